@@ -1,4 +1,4 @@
-//! The one place that reads a clock.
+//! The only module that reads a clock.
 
 use std::{
     sync::OnceLock,
@@ -9,14 +9,14 @@ use quorate_core::moment::{Moment, NodeTime};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
-/// Where the time comes from.
+/// A source of time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Clock {
-    /// The system's clock that counts suspended time and cannot be stepped.
+    /// The system's clock that counts suspended time and cannot be set.
     Boot,
     /// The clock of the tokio runtime, which tests and simulations can pause and advance.
     Runtime {
-        /// Where it begins.
+        /// The zero of the moments.
         origin: Instant,
         /// How far the wall clock is ahead of it. Only simulations set it.
         wall_ahead_ms: i64,
@@ -51,8 +51,8 @@ impl Clock {
 }
 
 impl Clock {
-    /// The wall clock, in milliseconds since the epoch. Where time is simulated, it is the time
-    /// itself, shifted as the simulation wants.
+    /// The wall clock, in milliseconds since the epoch. If time is simulated, it is the simulated
+    /// time plus the offset of the simulation.
     pub(crate) fn wall_ms(self) -> u64 {
         match self {
             Self::Boot => {
@@ -69,27 +69,26 @@ impl Clock {
     }
 }
 
-/// A node that lives inside this process has this process's clock.
+/// A node in this process uses this process's clock.
 pub(crate) const fn node_time(moment: Moment) -> NodeTime {
     NodeTime::from_micros(moment.as_nanos() / 1_000)
 }
 
-/// A paused runtime that is older than the origin would see time stand still, so the origin lies
-/// far back.
+/// A paused runtime that is older than the origin would see time stand still, so the origin is far
+/// in the past.
 const RUNTIME_AGE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// All clients on one paused runtime must agree about the origin.
+/// All clients on one paused runtime must have the same origin.
 static ORIGIN: OnceLock<Instant> = OnceLock::new();
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const BOOT: ClockId = ClockId::Boottime;
 
-/// Elsewhere the monotonic clock is the best there is; whether it counts suspended time depends on
-/// the system.
+/// Other systems use the monotonic clock. Whether it counts suspended time depends on the system.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const BOOT: ClockId = ClockId::Monotonic;
 
-/// What tests do to the runtime's clock as the tests of one thread see it.
+/// Changes to the runtime's clock for the tests of one thread.
 #[cfg(test)]
 pub(crate) mod altered {
     use std::{cell::Cell, time::Duration};
@@ -99,12 +98,12 @@ pub(crate) mod altered {
         static STEPPED_MS: Cell<i64> = const { Cell::new(0) };
     }
 
-    /// Both clocks go on, and the timers of the runtime stand still: the machine was suspended.
+    /// Suspends the machine: both clocks continue, but the timers of the runtime stop.
     pub(crate) fn suspend(time: Duration) {
         SUSPENDED.set(SUSPENDED.get() + time);
     }
 
-    /// Somebody sets the wall clock.
+    /// Steps the wall clock.
     pub(crate) fn step_wall(ms: i64) {
         STEPPED_MS.set(STEPPED_MS.get() + ms);
     }
@@ -124,7 +123,7 @@ mod tests {
 
     #[test]
     fn the_boot_clock_counts_suspended_time() {
-        // Nobody suspends a test machine; what can be shown is that it is the right clock.
+        // The test cannot suspend the machine, but it can show that the right clock is used.
         let before = clock_gettime(ClockId::Boottime);
         let now = Clock::Boot.now();
         let after = clock_gettime(ClockId::Boottime);

@@ -219,7 +219,7 @@ pub(crate) struct Entered<'a>(&'a Engine);
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.0.calls.fetch_sub(1, Ordering::SeqCst);
-        self.0.idle.tell();
+        self.0.idle.notify();
     }
 }
 

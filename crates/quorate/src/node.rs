@@ -1,4 +1,4 @@
-//! The seam between the engine and what carries commands: one node, and the contract it keeps.
+//! The interface between the engine and what carries commands: a node and its contract.
 
 mod events;
 mod idle;
@@ -22,28 +22,29 @@ pub(crate) use self::{
 };
 use crate::error::NodeError;
 
-/// A place that stores lock keys: one server, or one store in this process.
+/// A store of lock keys: one server, or one store in this process.
 ///
 /// # Contract
 ///
-/// - Requests reach the node in the order in which they were sent or pulled. Nobody can take one
-///   back.
-/// - Every request gets exactly one answer: from `send` or `pull` itself, or later where it says.
+/// - Requests reach the node in the order in which they were sent or pulled. A request cannot be
+///   withdrawn.
+/// - Every request gets exactly one answer: from `send` or `pull` itself, or later if they return
+///   so.
 /// - A reply means that the command ran exactly once. An error means *unknown*: it may have run,
 ///   may still run, or may never run. A timeout is never turned into a refusal.
 /// - No method blocks on I/O, and none calls an inbox before it returns.
 pub(crate) trait Node: fmt::Debug + Send + Sync {
-    /// Puts a request in the node's queue, or answers it on the spot.
+    /// Queues a request for the node, or answers it immediately.
     fn send(&self, request: Request, now: Moment) -> Sent;
 
-    /// Takes what the client's machine has for the node, and answers on the spot what it can.
+    /// Takes what the client's machine has for the node, and answers immediately what it can.
     fn pull(&self, work: &mut dyn Work, how: Pull, now: Moment) -> Pulled;
 
-    /// Sees to it that what is queued leaves: at once if the node is idle, else gathered with more.
+    /// Sends what is queued: immediately if the node is idle, otherwise together with more.
     fn flush(&self);
 
-    /// The same for one request that nobody waits for urgently: it may leave when the next answer
-    /// comes, so that the node is done with what it was asked before.
+    /// Like `flush`, for one request that is not urgent. The request may leave when the next answer
+    /// arrives, so that the node has finished its earlier requests.
     fn flush_behind(&self) {
         self.flush();
     }
@@ -51,53 +52,54 @@ pub(crate) trait Node: fmt::Debug + Send + Sync {
     /// The address, without secrets.
     fn label(&self) -> &str;
 
-    /// Why nothing can be asked right now, if so.
+    /// Why the node cannot be used right now, if so.
     fn node_error(&self) -> Option<NodeError>;
 
-    /// Why it does not vote yet although it can be asked: this client only looks.
+    /// Why the node does not vote yet although it can be read: this client is read-only.
     fn why_not_yet(&self) -> Option<&'static str> {
         None
     }
 
-    /// Counts connections: it is another number whenever the node has come up or gone down. What
-    /// was heard while it was another may be over.
+    /// Counts connections: the number changes whenever the node comes up or goes down. Information
+    /// from an earlier connection may be outdated.
     fn connection(&self) -> u64;
 
-    /// How long an answer takes as a rule; zero while that is not known.
+    /// How long an answer usually takes. Zero while that is unknown.
     fn round_trip(&self) -> Duration;
 
     /// True while requests are unanswered.
     fn is_busy(&self) -> bool;
 }
 
-/// Keeps one link alive.
+/// Drives one link: connects, reads and writes.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What waits to be sent to one node.
 pub(crate) trait Work {
     /// Takes the next request. The node must send it, or answer it with `answer`. Only commands for
-    /// which `joins` is true come in a batch.
+    /// which `joins` is true are put into a batch.
     fn next(&mut self, joins: Joins) -> Option<Request>;
 
-    /// The node has answered on the spot, or could not take the request on this connection.
+    /// The node has answered immediately, or could not send the request on this connection.
     fn answer(&mut self, request: Request, answer: Result<Reply, NodeError>, connection: u64);
 }
 
-/// Who pulls.
+/// The caller of a pull.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Pull {
-    /// A caller. A busy node leaves the work to its driver, which takes all of it together.
+    /// A caller of the API. A busy node leaves the work to its driver, which takes all of it
+    /// together.
     IfIdle,
     /// The node's own driver.
     All,
 }
 
-/// What became of a pull.
+/// The result of a pull.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Pulled {
-    /// Something is queued: the node is to be flushed.
+    /// Something is queued: the node must be flushed.
     Queued,
-    /// Everything was answered on the spot.
+    /// Everything was answered immediately.
     Answered,
     /// The node is busy: its driver pulls later.
     Later,
@@ -110,12 +112,12 @@ pub(crate) struct Request {
     pub(crate) to: ReplyTo,
 }
 
-/// Where an answer goes.
+/// The recipient of an answer.
 #[derive(Debug)]
 pub(crate) enum ReplyTo {
     /// To the client's machine.
     Machine { listener: Arc<dyn Listener>, about: About },
-    /// To an inbox, which tells questions apart by their numbers.
+    /// To an inbox, which distinguishes questions by their numbers.
     Inbox { inbox: Arc<dyn Inbox>, number: usize },
 }
 
@@ -129,12 +131,16 @@ impl Request {
     }
 }
 
-/// A request, and what the node says to it.
+/// A request and the node's answer.
 pub(crate) type Answered = (Request, Result<Reply, NodeError>);
 
-/// Delivers the answers of a node in their order. Consecutive answers for the machine are handled
+/// Delivers the answers of a node in order. Consecutive answers for the machine are handled
 /// together.
-pub(crate) fn hand_out(node: usize, answers: impl IntoIterator<Item = Answered>, now: Moment) {
+pub(crate) fn deliver_answers(
+    node: usize,
+    answers: impl IntoIterator<Item = Answered>,
+    now: Moment,
+) {
     let mut answers = answers.into_iter().peekable();
     while let Some((Request { command, to }, answer)) = answers.next() {
         match to {
@@ -152,16 +158,16 @@ pub(crate) fn hand_out(node: usize, answers: impl IntoIterator<Item = Answered>,
     }
 }
 
-/// What became of a request.
+/// The result of sending a request.
 #[derive(Debug)]
 pub(crate) enum Sent {
-    /// It is on its way; the inbox will hear.
+    /// It is queued. The inbox gets the answer later.
     Queued,
-    /// It is answered already; the inbox will hear nothing.
+    /// It is already answered. The inbox gets nothing.
     Answered(Result<Reply, NodeError>),
 }
 
-/// Takes in answers.
+/// Receives answers.
 pub(crate) trait Inbox: fmt::Debug + Send + Sync {
     /// Handles the answer to question `number`, known at `now`.
     fn handle_answer(
@@ -173,5 +179,5 @@ pub(crate) trait Inbox: fmt::Debug + Send + Sync {
     );
 }
 
-/// The most answers that are handled under one lock, since callers wait for that lock.
+/// The maximum number of answers that are handled under one mutex, since callers wait for it.
 const TOGETHER_MAX: usize = 64;

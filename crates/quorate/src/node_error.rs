@@ -1,11 +1,11 @@
-//! What one node said, or why it said nothing.
+//! What one node answered, or why it did not answer.
 
 use std::{fmt, time::Duration};
 
 use quorate_core::quorum::Vote;
 use thiserror::Error;
 
-/// What one node said in one round, or what is wrong with it when the report is made.
+/// What one node answered in one round, or what is wrong with it when the report is made.
 ///
 /// # Examples
 ///
@@ -22,7 +22,7 @@ use thiserror::Error;
 pub struct NodeReport {
     /// The node's address, without user and password.
     pub node: String,
-    /// What it said.
+    /// The node's answer.
     pub answer: NodeAnswer,
 }
 
@@ -65,24 +65,24 @@ impl fmt::Display for NodeReport {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum NodeAnswer {
-    /// It is connected and may vote. In an error: it was not asked, or its answer was lost with an
-    /// earlier connection.
+    /// The node is connected and may vote. In an error: it was not asked, or its answer was lost
+    /// with an earlier connection.
     Attached,
-    /// It did what was asked.
+    /// The node executed the request.
     Granted,
-    /// It plainly refused: the key is another's, or not there.
+    /// The node refused: the key has another owner, or does not exist.
     Refused,
-    /// The outcome was clear before it answered.
+    /// The outcome was clear before the node answered.
     NotAwaited,
-    /// It is connected, and votes soon after the next client connects: this one [only
-    /// looks](crate::ClientBuilder::read_only). The text says what it waits for.
+    /// The node is connected, and votes soon after the next read-write client connects. This client
+    /// is [read-only](crate::ClientBuilder::read_only). The text states the reason.
     Ready(String),
-    /// No usable answer: what was asked may have happened or not.
+    /// No usable answer: the node may or may not have executed the request.
     NodeError(NodeError),
 }
 
 impl NodeAnswer {
-    /// The same in the words of the core.
+    /// Converts a vote of the core.
     pub(crate) fn of(vote: Vote, node_error: Option<&NodeError>) -> Self {
         match (vote, node_error) {
             (Vote::Grant, _) => Self::Granted,
@@ -115,7 +115,7 @@ pub enum NodeError {
     /// Nothing listens at the address.
     #[error("connection refused")]
     ConnectionRefused,
-    /// The connection was lost while the answer was awaited.
+    /// The connection was lost before the answer arrived.
     #[error("connection lost: {0}")]
     ConnectionLost(String),
     /// The address cannot be reached.
@@ -124,83 +124,83 @@ pub enum NodeError {
     /// There is no connection yet.
     #[error("not connected yet")]
     Connecting,
-    /// User or password were refused, or are needed.
+    /// The server rejected user or password, or requires them.
     #[error("authentication failed: {0}")]
     Auth(String),
-    /// The user lacks a right on that server.
+    /// The user lacks a permission on the server.
     #[error("no permission: {0}")]
     NoPermission(String),
     /// The server is a replica. A replica's vote does not count.
     #[error("is a read-only replica")]
     ReadOnly,
-    /// The server is still reading its data.
+    /// The server is still loading its data.
     #[error("is loading its data")]
     Loading,
-    /// The server is full: it keeps the locks that it has, and stores no new one.
+    /// The server is full: it keeps the existing locks, and stores no new one.
     #[error("memory is full: the server answers OOM to new locks; free memory or raise maxmemory")]
     OutOfMemory,
     /// The key has a type that the command cannot handle.
     #[error("the key has another type")]
     WrongType,
-    /// The server is busy with somebody's script.
+    /// The server is busy with a script of another client.
     #[error("busy with a script")]
     Busy,
     /// It is the same server as another node, so its vote would count twice.
     #[error("is the same server as {0}")]
     SameServer(String),
-    /// No trusted connection could be made.
+    /// No trusted TLS connection could be established.
     #[error("TLS failed: {0}")]
     Tls(String),
-    /// The server cannot do what is needed.
+    /// The server lacks a required feature.
     #[error("not supported: {0}")]
     Unsupported(String),
-    /// The server said something that makes no sense.
+    /// The server sent a reply that cannot be understood.
     #[error("protocol error: {0}")]
     Protocol(String),
     /// Another error of the server.
     #[error("server error: {0}")]
     Server(String),
-    /// This client has too many requests to the node that are not answered.
+    /// Too many requests of this client to the node are unanswered.
     #[error("too many requests are waiting")]
     Overloaded,
-    /// The server does not know the client's session any more: it has forgotten, or was not heard
-    /// of for too long. The connection is made anew.
+    /// The server does not have the client's session: it has forgotten it, or the session has
+    /// expired. The client reconnects.
     #[error("the session was lost")]
     SessionLost,
-    /// The server may have forgotten locks, and does not vote until they would be over.
+    /// The server may have forgotten locks, and does not vote until these have expired.
     #[error("in quarantine for {} more: {why}", shown(*left))]
     Quarantined {
-        /// For how much longer.
+        /// The remaining time.
         left: Duration,
-        /// Why it may have forgotten.
+        /// Why the server may have forgotten locks.
         why: String,
     },
-    /// The nodes and this client do not mean the same set of nodes.
+    /// The nodes and this client disagree about the set of nodes.
     #[error("disagreement: {0}")]
     Disagreement(String),
-    /// The server throws keys away when its memory is full, locks too. This is its policy.
+    /// The server's policy evicts keys when its memory is full, including locks.
     #[error("it may evict locks: its maxmemory-policy is {0}; set noeviction")]
     Evicts(String),
-    /// The server's clock does not go on, so that no lock would ever end there.
+    /// The server's clock does not advance, so a lock would never expire there.
     #[error("its clock stands still")]
     ClockStandsStill,
-    /// What the server keeps about itself as a node makes no sense: somebody has changed it.
+    /// The server's record of itself as a node is invalid: another program has changed it.
     #[error(
         "the node's record {key} is damaged: {what}, delete it and the node is quarantined anew"
     )]
     DamagedRecord {
-        /// Where it is.
+        /// The key of the record.
         key: String,
         /// What is wrong with it.
         what: String,
     },
-    /// A node that was to be admitted holds so many keys.
+    /// A node that was to be admitted holds this number of keys.
     #[error("is not empty: it holds {0} keys")]
     NotEmpty(u64),
-    /// The operating system gives no random bytes, without which no session can begin.
+    /// The operating system provides no random bytes. A session cannot begin without them.
     #[error("the operating system gives no random bytes: {0}")]
     NoRandomness(String),
-    /// The folder of a local node cannot be used right now: its path, and what is wrong.
+    /// The folder of a local node cannot be used right now: its path and the reason.
     #[error("{0}")]
     Storage(String),
     /// The client was shut down.
@@ -208,23 +208,23 @@ pub enum NodeError {
     ShutDown,
 }
 
-/// To a tenth of a second, and never less than is left.
+/// Rounded up to a tenth of a second.
 fn shown(left: Duration) -> String {
     let tenths = left.as_millis().div_ceil(100);
     format!("{}.{} s", tenths / 10, tenths % 10)
 }
 
 impl NodeError {
-    /// What a server's error reply means. Replies begin with a word in capitals that says it.
+    /// Converts an error reply of a server. The first word of a reply, in capitals, is its code.
     pub(crate) fn from_reply(text: &str) -> Self {
         let text = printable(text);
         let code = text.split(' ').next().unwrap_or_default();
         match code {
             "NOAUTH" | "WRONGPASS" => Self::Auth(text),
             "NOPERM" => Self::NoPermission(text),
-            // What a command inside of a script is told.
+            // The reply to a command inside a script.
             "ERR" if text.contains("user executing the script can't") => Self::NoPermission(text),
-            // Redis 6 tells what a script was answered within a text of its own.
+            // Redis 6 embeds the error of a command inside a script in a text of its own.
             "ERR" if text.contains("-OOM ") => Self::OutOfMemory,
             "READONLY" => Self::ReadOnly,
             "LOADING" => Self::Loading,
@@ -236,7 +236,7 @@ impl NodeError {
         }
     }
 
-    /// What a server's error means that was asked for the record of a node.
+    /// Converts an error reply to a request for the record of a node.
     pub(crate) fn of_record(self, prefix: &str) -> Self {
         let what = match &self {
             Self::WrongType => "it has another type",
@@ -258,7 +258,7 @@ impl NodeError {
         }
     }
 
-    /// One word for labels.
+    /// One word for metric labels.
     ///
     /// # Examples
     ///
@@ -301,7 +301,7 @@ impl NodeError {
         }
     }
 
-    /// True if trying again will not help until somebody changes something.
+    /// True if retrying does not help until the configuration or the server is changed.
     pub(crate) const fn is_lasting(&self) -> bool {
         matches!(
             self,
@@ -321,7 +321,7 @@ impl NodeError {
     }
 }
 
-/// A server's text, fit for a log: no control characters, and no more than a line of it.
+/// A server's text, safe for a log: no control characters, and limited in length.
 fn printable(text: &str) -> String {
     const TEXT_LEN_MAX: usize = 200;
     text.chars().filter(|c| !c.is_control()).take(TEXT_LEN_MAX).collect()
@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_error_of_a_server_has_its_own_name() {
+    fn each_error_reply_has_its_own_variant() {
         let cases = [
             ("NOAUTH Authentication required.", "authentication failed: NOAUTH"),
             ("WRONGPASS invalid username-password pair", "authentication failed"),

@@ -1,9 +1,9 @@
-//! Numbers that nobody may guess or have a second time: identities of clients, sessions, and the
-//! marks and ids of nodes.
+//! Random numbers that must be secret or unique: client ids, sessions, and the marks and ids of
+//! nodes.
 //!
-//! This is their only source, so that none of them comes from the generator for delays, whose
-//! state can be seen in what it delays. They come from the operating system, each by itself. If it
-//! gives none, there are none: nothing weaker takes their place.
+//! This is their only source. None of them comes from the generator for delays, whose state can be
+//! derived from the delays. Each number comes from the operating system. If the system provides
+//! none, the operation fails: there is no weaker fallback.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::error::{ConfigError, NodeError};
 
-/// Draws them. Clones draw from the same source.
+/// A source of random numbers. Clones share the source.
 #[derive(Clone)]
 pub(crate) struct Nonces(Source);
 
@@ -31,50 +31,51 @@ enum Source {
 }
 
 impl Nonces {
-    /// From the operating system.
+    /// Uses the operating system.
     pub(crate) const fn of_the_system() -> Self {
         Self(Source::System)
     }
 
-    /// In a simulation: the same numbers for the same seed, which are no secrets then.
+    /// For a simulation: the same numbers for the same seed. They are no secrets.
     #[cfg(feature = "simulation")]
     pub(crate) fn from_seed(seed: u64) -> Self {
         let stream = quorate_core::backoff::Jitter::new(seed);
         Self(Source::Seeded(std::sync::Arc::new(std::sync::Mutex::new(stream))))
     }
 
-    /// A source that gives nothing.
+    /// A source that always fails.
     #[cfg(test)]
     pub(crate) const fn broken() -> Self {
         Self(Source::Broken)
     }
 
-    /// The identity of a client.
+    /// The id of a client.
     pub(crate) fn client(&self) -> Result<ClientId, NoRandomness> {
         self.draw().map(ClientId::from_random)
     }
 
-    /// A key from which the secrets of the client's owners follow.
+    /// A key from which the secrets of the client's owners are derived.
     pub(crate) fn owner_key(&self) -> Result<OwnerKey, NoRandomness> {
         self.draw().map(|key: [u8; 16]| OwnerKey(SipHasher24::new_with_key(&key)))
     }
 
-    /// A session: for one connection of one client.
+    /// A session, for one connection of one client.
     pub(crate) fn session(&self) -> Result<Session, NoRandomness> {
         self.draw().map(u128::from_be_bytes).map(Session::from_random)
     }
 
-    /// A mark: for what a node is from now on.
+    /// A mark, for the state of a node from now on.
     pub(crate) fn mark(&self) -> Result<Mark, NoRandomness> {
         self.draw().map(u128::from_be_bytes).map(Mark::from_random)
     }
 
-    /// A name for a node that has none.
+    /// An id for a node that has none.
     pub(crate) fn node_id(&self) -> Result<NodeId, NoRandomness> {
         self.draw().map(u128::from_be_bytes).map(NodeId::from_random)
     }
 
-    /// A number that may be shown, such as the seed of delays: none of the others follows from it.
+    /// A number that may be public, such as the seed of delays. It reveals none of the other
+    /// numbers.
     pub(crate) fn number(&self) -> Result<u64, NoRandomness> {
         self.draw().map(u64::from_be_bytes)
     }
@@ -99,12 +100,12 @@ impl Nonces {
 
 impl fmt::Debug for Nonces {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the state of a seeded one: the next numbers follow from it.
+        // Hide the state of a seeded source: the next numbers follow from it.
         f.write_str("Nonces")
     }
 }
 
-/// Makes a secret for each owner of a client, so that an owner cannot be guessed from others.
+/// Derives a secret for each owner of a client, so that an owner cannot be guessed from others.
 #[derive(Clone, Copy)]
 pub(crate) struct OwnerKey(SipHasher24);
 
@@ -120,7 +121,7 @@ impl fmt::Debug for OwnerKey {
     }
 }
 
-/// The operating system gave no random bytes.
+/// The operating system provided no random bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoRandomness(getrandom::Error);
 
@@ -141,19 +142,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_drawn_twice() {
+    fn nonces_are_unique() {
         let nonces = Nonces::of_the_system();
         let mut sessions: Vec<Session> = (0..1_000).map(|_| nonces.session().unwrap()).collect();
         sessions.sort_unstable();
         sessions.dedup();
         assert_eq!(sessions.len(), 1_000);
-        // Each half of one is random as well.
+        // Each half of a session is random as well.
         let halves = sessions.iter().map(|it| it.to_string().split_off(16));
         assert_eq!(halves.collect::<std::collections::BTreeSet<_>>().len(), 1_000);
     }
 
     #[test]
-    fn each_owner_has_a_secret_of_its_own_and_of_its_client() {
+    fn owner_secrets_differ_by_owner_and_by_client() {
         let nonces = Nonces::of_the_system();
         let [key, other] = [(); 2].map(|()| nonces.owner_key().unwrap());
         assert_eq!(key.secret(1), key.secret(1));
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn without_randomness_there_are_no_numbers() {
+    fn nonces_fail_without_randomness() {
         let nonces = Nonces::broken();
         assert!(nonces.client().is_err() && nonces.session().is_err() && nonces.mark().is_err());
         assert!(nonces.node_id().is_err() && nonces.number().is_err());
@@ -173,7 +174,7 @@ mod tests {
 
     #[cfg(feature = "simulation")]
     #[test]
-    fn seed_gives_the_same_numbers_again() {
+    fn same_seed_gives_the_same_nonces() {
         let draw = |nonces: Nonces| (nonces.client().unwrap(), nonces.session().unwrap());
         assert_eq!(draw(Nonces::from_seed(7)), draw(Nonces::from_seed(7)));
         assert_ne!(draw(Nonces::from_seed(7)), draw(Nonces::from_seed(8)));

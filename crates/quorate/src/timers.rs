@@ -16,7 +16,7 @@ use crate::clock::Clock;
 
 /// Something that waits for a deadline.
 pub(crate) trait Timed: Send + Sync {
-    /// The deadline has come. Late and needless calls are no-ops.
+    /// The deadline has passed. Late and superfluous calls are no-ops.
     fn handle_timeout(self: Arc<Self>, now: Moment);
 }
 
@@ -24,18 +24,19 @@ pub(crate) trait Timed: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopped;
 
-/// The deadlines that are still ahead.
+/// The pending deadlines.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: Mutex<Heap>,
-    /// Told when a deadline comes before all others.
+    /// Notified when a deadline is added that is earlier than all others.
     earlier: Notify,
 }
 
 impl Timers {
-    /// Calls `timed` at `at`, unless it is gone by then.
+    /// Calls `timed` at `at`, unless it was dropped before.
     ///
-    /// An error says that the engine has ended: every deadline has come, and nobody will be called.
+    /// An error means that the engine has ended. All deadlines have passed then, and `timed` is not
+    /// called.
     pub(crate) fn add(&self, at: Moment, timed: Weak<dyn Timed>) -> Result<(), Stopped> {
         let mut heap = self.lock();
         if heap.is_stopped {
@@ -53,7 +54,7 @@ impl Timers {
         Ok(())
     }
 
-    /// Waits for deadlines and calls those who wait for them, for ever.
+    /// Waits for deadlines and calls their waiters, indefinitely.
     pub(crate) async fn run(self: Arc<Self>, clock: Clock) {
         loop {
             let now = clock.now();
@@ -62,7 +63,7 @@ impl Timers {
             match next {
                 None => earlier.await,
                 Some(at) => {
-                    // An error only says that the deadline came first.
+                    // An error only means that the deadline came first.
                     let wait = at.saturating_since(now).min(SLEEP_MAX);
                     let _ = tokio::time::timeout(wait, earlier).await;
                 }
@@ -70,13 +71,13 @@ impl Timers {
         }
     }
 
-    /// The engine ends: every deadline has come, and so has every later one.
+    /// Ends the engine: all deadlines have passed, including later ones.
     pub(crate) fn stop(&self) {
         self.lock().is_stopped = true;
         self.fire(FOREVER);
     }
 
-    /// Calls everything that is due and returns the next deadline that anybody still waits for.
+    /// Calls everything that is due, and returns the next deadline that still has a waiter.
     fn fire(&self, now: Moment) -> Option<Moment> {
         loop {
             let mut heap = self.lock();
@@ -89,7 +90,7 @@ impl Timers {
             } else {
                 heap.entries.pop();
             }
-            // We may be the last who has it by now, and its end may run into us.
+            // Unlock first: this may be the last reference, and its drop may call this object.
             drop(heap);
             match timed {
                 Some(_) if is_ahead => return Some(at),
@@ -116,13 +117,13 @@ struct Heap {
     added: u64,
     is_stopped: bool,
     armed_at: Option<Moment>,
-    /// How many were left when those whom nobody waits for any more were last thrown out.
+    /// The number of entries after the last sweep.
     swept: usize,
 }
 
 impl Heap {
-    /// Throws out what nobody waits for any more, if that may be half of all: most waits end long
-    /// before their deadline, and would stay here until then.
+    /// Removes entries whose waiter was dropped, if these may be half of all. Most waits end long
+    /// before their deadline, and would stay in the heap until then.
     fn sweep(&mut self) {
         if self.entries.len() >= self.swept.saturating_mul(2).max(SWEEP_MIN) {
             self.entries.retain(|Reverse(entry)| entry.timed.strong_count() > 0);
@@ -157,7 +158,7 @@ impl Ord for Entry {
     }
 }
 
-/// A future that is ready at a moment, on any executor.
+/// A future that is ready at a given moment, on any executor.
 #[derive(Debug)]
 pub(crate) struct Sleep {
     alarm: Arc<Alarm>,
@@ -217,11 +218,11 @@ impl Timed for Alarm {
 /// Later than every deadline.
 pub(crate) const FOREVER: Moment = Moment::from_nanos(u64::MAX);
 
-/// So few deadlines are not worth a look.
+/// Smaller heaps are not swept.
 const SWEEP_MIN: usize = 1_024;
 
-/// The runtime's timers stand still while the machine is suspended, and our clock does not: after
-/// it wakes up, a deadline is noticed within this time.
+/// The runtime's timers stop while the machine is suspended, but the client's clock does not. A
+/// deadline is noticed at most this long after the machine resumes.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -231,7 +232,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_deadline_that_comes_before_the_others_is_not_slept_through() {
+    async fn earlier_deadline_wakes_the_timer_early() {
         let ms = Duration::from_millis;
         let (timers, clock) = (Arc::new(Timers::default()), Clock::of_runtime());
         tokio::spawn(timers.clone().run(clock));
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_that_nobody_waits_for_any_more_are_thrown_out() {
+    fn dropped_waiters_are_swept() {
         let (timers, kept) = (Timers::default(), Arc::new(Alarm::default()));
         let add = |alarm: &Arc<Alarm>, at: u64| {
             let weak: Weak<Alarm> = Arc::downgrade(alarm);

@@ -257,7 +257,7 @@ impl Client {
         shared: &SharedMembership,
         is_wanted: &dyn Fn(usize) -> bool,
     ) -> Vec<bool> {
-        let are_met = || shared.told().iter().map(Option::is_some).collect::<Vec<bool>>();
+        let are_met = || shared.node_infos().iter().map(Option::is_some).collect::<Vec<bool>>();
         let heard = self.watch_nodes(PATIENCE, |_| {
             let mut nodes = are_met().into_iter().enumerate();
             nodes.all(|(node, is_met)| is_met || !is_wanted(node)).then_some(())

@@ -19,9 +19,9 @@ use crate::{
 
 impl Engine {
     /// From now on it hears what nodes tell.
-    pub(crate) fn hear(self: &Arc<Self>, events: &NodeEvents) {
+    pub(crate) fn listen_to(self: &Arc<Self>, events: &NodeEvents) {
         let weak: Weak<Self> = Arc::downgrade(self);
-        events.belong_to(weak, &self.timers);
+        events.set_listener(weak, &self.timers);
         // Under the lock: a node that comes up meanwhile says so before or after.
         self.work(|shared, now| shared.learn_who_is_up(self, now));
     }

@@ -105,7 +105,7 @@ async fn live(engine: Arc<Engine>, drivers: Vec<Driver>, ending: Arc<Ending>) {
     let idle = async {
         while engine.is_busy() {
             // Debts that expire tell nobody, so we look now and then.
-            let _ = tokio::time::timeout(LOOK_AGAIN, ending.idle.told()).await;
+            let _ = tokio::time::timeout(LOOK_AGAIN, ending.idle.notified()).await;
         }
     };
     let is_clean = tokio::time::timeout(grace, idle).await.is_ok();

@@ -1,4 +1,4 @@
-//! How a link waits between its tries, if its node may not vote yet.
+//! How a link waits between its attempts if its node may not vote yet.
 
 use std::{
     future::{Future, poll_fn},
@@ -10,77 +10,82 @@ use std::{
 use quorate_core::{membership::NodeInfo, moment::Moment};
 use tokio::time::{sleep, timeout};
 
-use super::{CHANGED_LATELY, Seat, version::Watch};
+use super::{CHANGED_LATELY, LinkMembership, version::Watch};
 use crate::error::NodeError;
 
-/// The tries of one link.
+/// The attempts of one link.
 pub(crate) struct Retry<'a> {
-    seat: &'a Seat,
-    /// Tells whenever an operator waits for nodes to tell what they are.
-    orders: Option<Watch>,
-    /// Tells whenever nodes must be asked soon.
-    calls: Option<Watch>,
+    link: &'a LinkMembership,
+    /// Notifies when an operator waits for the nodes' records.
+    urgent_rechecks: Option<Watch>,
+    /// Notifies when the nodes must be asked again soon.
+    rechecks: Option<Watch>,
 }
 
 impl<'a> Retry<'a> {
-    pub(super) fn new(seat: &'a Seat) -> Self {
-        Self { seat, orders: seat.shared.as_ref().map(|it| it.orders()), calls: None }
+    pub(super) fn new(link: &'a LinkMembership) -> Self {
+        Self {
+            link,
+            urgent_rechecks: link.shared.as_ref().map(|it| it.urgent_rechecks()),
+            rechecks: None,
+        }
     }
 
-    /// The link tries now. What is called for meanwhile is not missed.
+    /// Begins an attempt. A recheck that is requested meanwhile is not missed.
     pub(crate) fn begin(&mut self) {
-        self.calls = self.seat.shared.as_ref().map(|it| it.calls());
+        self.rechecks = self.link.shared.as_ref().map(|it| it.rechecks());
     }
 
-    /// Until when the node is in quarantine and why, if a try found that, and if that time runs.
+    /// Until when the node is in quarantine and why, if an attempt found a quarantine that has
+    /// begun.
     pub(crate) fn quarantine(&self, found: &NodeError, now: Moment) -> Option<(Moment, String)> {
         let NodeError::Quarantined { left, why } = found else { return None };
         let has_begun =
             why == CHANGED_LATELY
-                || self.seat.shared.as_ref().is_some_and(|it| {
-                    it.lock().info(self.seat.node).is_some_and(NodeInfo::is_waiting)
+                || self.link.shared.as_ref().is_some_and(|it| {
+                    it.lock().info(self.link.node).is_some_and(NodeInfo::is_waiting)
                 });
         has_begun.then(|| (now.saturating_add(*left), why.clone()))
     }
 
-    /// How long to wait after what a try found: in any case, and then until it is called for.
+    /// How long to wait after an attempt: always, and then until a recheck is requested.
     pub(crate) fn pauses(&self, delay: Duration, found: &NodeError) -> (Duration, Duration) {
-        let is_placed = || self.seat.shared.as_ref().is_some_and(|it| it.is_placed(self.seat.node));
+        let is_placed = || self.link.shared.as_ref().is_some_and(|it| it.is_placed(self.link.node));
         match found {
             NodeError::Quarantined { left, .. } if is_placed() => pauses(delay, *left),
             _ => (delay, Duration::ZERO),
         }
     }
 
-    /// Waits for so long. Returns true if an operator waits for the node, or if it is called for in
-    /// the second pause, or the quarantined node's connection closes.
-    pub(crate) async fn rest(
+    /// Waits for the two pauses. Returns true if an operator waits for the node. The second pause
+    /// ends early if a recheck is requested or the quarantined node's connection closes.
+    pub(crate) async fn wait(
         &mut self,
         (first, more): (Duration, Duration),
         mut is_closed: impl FnMut(&mut Context<'_>) -> bool,
     ) -> bool {
-        let Some(orders) = &mut self.orders else {
+        let Some(urgent_rechecks) = &mut self.urgent_rechecks else {
             sleep(first).await;
             return false;
         };
-        if timeout(first, orders.changed()).await.is_ok() {
+        if timeout(first, urgent_rechecks.changed()).await.is_ok() {
             return true;
         }
-        if let Some(calls) = self.calls.as_mut().filter(|_| !more.is_zero()) {
-            let mut called = pin!(calls.changed());
-            let closed_or_called = poll_fn(|cx| match is_closed(cx) {
+        if let Some(rechecks) = self.rechecks.as_mut().filter(|_| !more.is_zero()) {
+            let mut requested = pin!(rechecks.changed());
+            let closed_or_requested = poll_fn(|cx| match is_closed(cx) {
                 true => Poll::Ready(()),
-                false => called.as_mut().poll(cx),
+                false => requested.as_mut().poll(cx),
             });
-            // Whatever comes first, the link tries again.
-            let _ = timeout(more, closed_or_called).await;
+            // The link tries again in each case.
+            let _ = timeout(more, closed_or_requested).await;
         }
         false
     }
 }
 
-/// A quarantine that still lasts need not be asked for often; but others may end it early, and
-/// nobody should be late when it ends.
+/// A long quarantine is checked rarely. Other clients may end it early, and the link must notice
+/// its end in time.
 fn pauses(delay: Duration, left: Duration) -> (Duration, Duration) {
     match left < QUARANTINE_NEARLY_OVER {
         true => (delay.min(left.max(DELAY_MIN)), Duration::ZERO),
@@ -88,10 +93,10 @@ fn pauses(delay: Duration, left: Duration) -> (Duration, Duration) {
     }
 }
 
-/// A quarantine that lasts for less is asked for as often as anything else.
+/// A quarantine that lasts for less is checked as often as any other node.
 const QUARANTINE_NEARLY_OVER: Duration = Duration::from_secs(5);
 
-/// No link tries again earlier.
+/// The minimum delay between two attempts of a link.
 pub(crate) const DELAY_MIN: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
@@ -99,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quarantine_is_asked_for_less_often_while_it_is_long_and_never_late() {
+    fn long_quarantine_is_checked_rarely_and_its_end_is_never_missed() {
         let (ms, zero) = (Duration::from_millis, Duration::ZERO);
         assert_eq!(pauses(ms(700), ms(68_200)), (ms(700), ms(16_350)));
         assert_eq!(pauses(ms(700), ms(4_999)), (ms(700), zero));

@@ -1,4 +1,4 @@
-//! What the links of one client know together, and what an operator does with it.
+//! The membership that all links of one client share, and what an operator does with it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -21,12 +21,13 @@ use crate::{clock::Clock, nonces::Nonces};
 #[derive(Debug)]
 pub(crate) struct SharedMembership {
     state: Mutex<State>,
-    /// Counts the lists of nodes that were in force: a link that was judged by another one ends.
+    /// Counts the lists of nodes that were in force. A link whose permit is for another list
+    /// closes.
     lists: Version,
-    /// Counts what a link that waits for the end of a quarantine should know of before that.
-    calls: Version,
-    /// Counts what an operator waits for: no link waits any longer before it tries again.
-    orders: Version,
+    /// Counts requests to check nodes again before a quarantine ends.
+    rechecks: Version,
+    /// Counts an operator's requests: every link tries again immediately.
+    urgent_rechecks: Version,
     pub(super) quarantine_ms: u64,
     pub(super) settings: Settings,
 }
@@ -34,9 +35,9 @@ pub(crate) struct SharedMembership {
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) max_ttl: Duration,
-    /// A server that writes everything to disk at once may vote again at once.
+    /// A server that writes everything to disk immediately may vote again immediately.
     pub(crate) is_durable: bool,
-    /// Nodes are only looked at, unless an operator acts.
+    /// Nodes are only read, unless an operator acts.
     pub(crate) is_read_only: bool,
     pub(crate) clock: Clock,
     pub(crate) nonces: Nonces,
@@ -45,13 +46,13 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) view: View,
-    /// When each node told last what it is.
-    told_at: Vec<Moment>,
-    /// An operator has decided, and nodes are told.
+    /// When each node last reported its record.
+    reported_at: Vec<Moment>,
+    /// An operator has decided, and nodes are changed.
     is_acting: bool,
-    /// New nodes are let in without a wait.
+    /// New nodes are admitted without a wait.
     pub(super) is_admitting: bool,
-    /// How many keys those hold that were not let in.
+    /// How many keys each node holds that was not admitted because of them.
     pub(crate) holding: Vec<Option<u64>>,
 }
 
@@ -66,32 +67,33 @@ impl SharedMembership {
         let max_ttl_ms = u64::try_from(settings.max_ttl.as_millis()).unwrap_or(u64::MAX);
         let quarantine_ms = quarantine_ms(max_ttl_ms);
         let view = View::new(labels, max_ttl_ms, quarantine_ms);
-        let told_at = vec![Moment::ZERO; view.nodes().count()];
-        let holding = vec![None; told_at.len()];
+        let reported_at = vec![Moment::ZERO; view.nodes().count()];
+        let holding = vec![None; reported_at.len()];
         let (is_acting, is_admitting) = (false, false);
-        let state = Mutex::new(State { view, told_at, is_acting, is_admitting, holding });
-        let [lists, calls, orders] = [(); 3].map(|()| Version::default());
-        Self { state, lists, calls, orders, quarantine_ms, settings }
+        let state = Mutex::new(State { view, reported_at, is_acting, is_admitting, holding });
+        let [lists, rechecks, urgent_rechecks] = [(); 3].map(|()| Version::default());
+        Self { state, lists, rechecks, urgent_rechecks, quarantine_ms, settings }
     }
 
-    /// Takes in what a node told by now, and says what to do about it. Nothing, if it was looked at
-    /// and somebody acts by now, or the other way round.
-    pub(super) fn hear(
+    /// Handles the record that a node reported, and returns what to do about it. Returns `None` if
+    /// the handshake was read-only and an operator acts now, or the other way round.
+    pub(super) fn handle_info(
         &self,
         node: usize,
         info: NodeInfo,
-        is_look: bool,
+        is_read_only: bool,
         now: Moment,
     ) -> Option<Opinion> {
         let mut state = self.lock();
-        if is_look != self.is_looking_in(&state) {
+        if is_read_only != self.is_read_only_in(&state) {
             return None;
         }
-        state.told_at[node] = now;
+        state.reported_at[node] = now;
         let is_enrolled = info.is_enrolled;
         let (mut opinion, is_changed) = state.view.hear(node, info);
-        if is_look {
-            // Nothing comes of it. It is told as it is for one who acts, and has met all others.
+        if is_read_only {
+            // A read-only handshake has no effect. Report what a read-write client would find after
+            // it has asked all nodes.
             let outlook = state.view.outlook(false).swap_remove(node);
             opinion = outlook.unwrap_or(opinion);
         }
@@ -105,28 +107,28 @@ impl SharedMembership {
         if is_changed {
             self.void();
         } else if is_in_need {
-            // What the others are counts only if they were asked since.
-            self.calls.raise();
+            // The records of other nodes count only if they were read since.
+            self.rechecks.raise();
         }
         Some(opinion)
     }
 
-    /// Tells of every list that comes into force from now on.
+    /// Watches for every list that comes into force from now on.
     pub(super) fn watch(&self) -> Watch {
         self.lists.watch()
     }
 
-    /// Tells whenever nodes must be asked soon.
-    pub(super) fn calls(&self) -> Watch {
-        self.calls.watch()
+    /// Watches for requests to check nodes again soon.
+    pub(super) fn rechecks(&self) -> Watch {
+        self.rechecks.watch()
     }
 
-    /// Tells whenever an operator waits for nodes to tell what they are.
-    pub(super) fn orders(&self) -> Watch {
-        self.orders.watch()
+    /// Watches for an operator that waits for the nodes' records.
+    pub(super) fn urgent_rechecks(&self) -> Watch {
+        self.urgent_rechecks.watch()
     }
 
-    /// Whether the node has its place in the set, and only waits for the end of its quarantine.
+    /// Whether the node has its place in the set and only waits for the end of its quarantine.
     pub(super) fn is_placed(&self, node: usize) -> bool {
         let state = self.lock();
         let change = |config: Option<&AgreedConfig>| config.map(|config| config.change);
@@ -135,70 +137,71 @@ impl SharedMembership {
         info.is_some_and(|info| change(info.config.as_ref()) == agreed)
     }
 
-    /// Whether nodes stay as they are.
+    /// Whether nodes must not be changed.
     pub(super) fn is_read_only(&self) -> bool {
-        self.is_looking_in(&self.lock())
+        self.is_read_only_in(&self.lock())
     }
 
-    const fn is_looking_in(&self, state: &State) -> bool {
+    const fn is_read_only_in(&self, state: &State) -> bool {
         self.settings.is_read_only && !state.is_acting
     }
 
-    /// Waits for news of every node that does not vote.
+    /// Drops the records of the nodes that do not vote, and waits for new ones.
     pub(crate) fn forget(&self) {
         self.lock().view.forget();
-        self.calls.raise();
+        self.rechecks.raise();
     }
 
-    /// Asks every node again what it is, even those that vote.
+    /// Drops all records and asks every node again, including those that vote.
     pub(crate) fn forget_all(&self) {
         self.lock().view.forget_all();
         self.void();
     }
 
-    /// What each node told last.
-    pub(crate) fn told(&self) -> Vec<Option<NodeInfo>> {
+    /// The last record of each node.
+    pub(crate) fn node_infos(&self) -> Vec<Option<NodeInfo>> {
         self.lock().view.nodes().map(|(_, info)| info.cloned()).collect()
     }
 
     /// The change that makes the nodes of this client the set.
     pub(crate) fn plan(&self, now: Moment) -> Result<AgreedConfig, PlanError> {
         let state = self.lock();
-        // A node that votes is not asked again, and waits for less and less meanwhile.
-        let since = |info: &NodeInfo, told_at: &Moment| {
-            let passed = now.saturating_since(*told_at).as_millis();
+        // A node that votes is not asked again. Its remaining time shrinks meanwhile.
+        let since = |info: &NodeInfo, reported_at: &Moment| {
+            let passed = now.saturating_since(*reported_at).as_millis();
             let passed_ms = u64::try_from(passed).unwrap_or(u64::MAX);
             let changes_in_ms = info.changes_in_ms.saturating_sub(passed_ms);
             NodeInfo { changes_in_ms, ..info.clone() }
         };
-        let known = state.view.nodes().zip(&state.told_at);
+        let known = state.view.nodes().zip(&state.reported_at);
         let known: Vec<(&Arc<str>, Option<NodeInfo>)> =
             known.map(|((label, info), at)| (label, info.map(|info| since(info, at)))).collect();
         plan(known.iter().map(|(label, info)| (*label, info.as_ref())))
     }
 
-    /// Whether these are the nodes of this client, by their addresses.
+    /// Whether the config lists exactly the nodes of this client, by address.
     pub(crate) fn is_wanted(&self, config: &AgreedConfig) -> bool {
         let state = self.lock();
-        state.told_at.len() == config.members.len()
+        state.reported_at.len() == config.members.len()
             && state.view.nodes().all(|(label, _)| config.members.at(label).is_some())
     }
 
-    /// Whether enough nodes go by the config, and if so, for how long a new one does not vote yet.
-    #[expect(clippy::option_option, reason = "none yet, or none that is new")]
+    /// Whether enough nodes have adopted the config, and if so, for how long a new node does not
+    /// vote.
+    #[expect(clippy::option_option, reason = "not agreed, or no new node")]
     pub(crate) fn agreed(&self, config: &AgreedConfig) -> Option<Option<Duration>> {
         let state = self.lock();
-        let goes = |info: &&NodeInfo| info.config.as_ref() == Some(config);
-        let going = || state.view.nodes().filter_map(|(_, info)| info).filter(goes);
-        let sure = going().filter(|info| info.is_placed());
-        let most = config.lists().map(Members::len).map(majority).max().unwrap_or(0);
-        let newcomer = going().find(|info| config.newcomer == Some(info.id) && info.is_enrolled);
+        let has_adopted = |info: &&NodeInfo| info.config.as_ref() == Some(config);
+        let adopters = || state.view.nodes().filter_map(|(_, info)| info).filter(has_adopted);
+        let placed = adopters().filter(|info| info.is_placed());
+        let quorum = config.lists().map(Members::len).map(majority).max().unwrap_or(0);
+        let newcomer = adopters().find(|info| config.newcomer == Some(info.id) && info.is_enrolled);
         let left = |info: &NodeInfo| info.quarantine.map(|it| Duration::from_millis(it.left_ms));
         let is_joined = config.newcomer.is_none() || newcomer.is_some();
-        (sure.count() >= most && is_joined).then(|| newcomer.and_then(left))
+        (placed.count() >= quorum && is_joined).then(|| newcomer.and_then(left))
     }
 
-    /// An operator has decided by what was looked at, and acts while this lives.
+    /// Lets an operator act, after its decision, until the result is dropped.
     pub(crate) fn act(&self) -> Acting<'_> {
         let mut state = self.lock();
         state.is_acting = true;
@@ -206,20 +209,20 @@ impl SharedMembership {
             state.view.start_over();
             drop(state);
             self.void();
-            self.order();
+            self.recheck_urgently();
         }
-        Acting { shared: self, has_ordered: false, is_proposing: false }
+        Acting { shared: self, has_requested: false, is_proposing: false }
     }
 
-    /// What nodes were judged by is another list from now on.
+    /// Another list is in force: all permits are void.
     fn void(&self) {
         self.lists.raise();
-        self.calls.raise();
+        self.rechecks.raise();
     }
 
-    fn order(&self) {
-        self.orders.raise();
-        self.calls.raise();
+    fn recheck_urgently(&self) {
+        self.urgent_rechecks.raise();
+        self.rechecks.raise();
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -227,33 +230,33 @@ impl SharedMembership {
     }
 }
 
-/// An operator acts for as long as this lives, however its caller goes.
+/// An operator acts until this is dropped, even if its caller is cancelled.
 pub(crate) struct Acting<'a> {
     shared: &'a SharedMembership,
-    has_ordered: bool,
-    /// What was proposed is told to nodes until it is agreed upon.
+    has_requested: bool,
+    /// Proposals are sent to nodes until they are agreed upon.
     is_proposing: bool,
 }
 
 impl Acting<'_> {
-    /// Lets new nodes in without a wait.
+    /// Admits new nodes without a wait.
     pub(crate) fn admit(&mut self) {
         let mut state = self.shared.lock();
         state.is_admitting = true;
         state.holding.fill(None);
         drop(state);
-        self.order();
+        self.recheck_urgently();
     }
 
-    /// Gives the operator's word for the list of nodes.
+    /// Records that the operator vouches for the list of nodes.
     pub(crate) fn vouch(&mut self) {
         self.shared.lock().view.set_vouched(true);
-        self.order();
+        self.recheck_urgently();
     }
 
-    fn order(&mut self) {
-        self.has_ordered = true;
-        self.shared.order();
+    fn recheck_urgently(&mut self) {
+        self.has_requested = true;
+        self.shared.recheck_urgently();
     }
 
     /// Proposals begin.
@@ -261,18 +264,18 @@ impl Acting<'_> {
         self.is_proposing = true;
     }
 
-    /// From now on this is the set: every node is told with its next handshake.
+    /// Makes this the set: every node gets it with its next handshake.
     pub(crate) fn propose(&self, config: &AgreedConfig) {
         let mut state = self.shared.lock();
         if state.view.config() != Some(config) {
             state.view.propose(config.clone());
             drop(state);
             self.shared.void();
-            self.shared.order();
+            self.shared.recheck_urgently();
         }
     }
 
-    /// What was proposed is agreed upon.
+    /// The proposal is agreed upon.
     pub(crate) const fn agree(&mut self) {
         self.is_proposing = false;
     }
@@ -285,15 +288,15 @@ impl Drop for Acting<'_> {
         state.holding.fill(None);
         state.view.set_vouched(false);
         if self.is_proposing {
-            // It is not told to anybody any more.
+            // The proposal is not sent to any further node.
             state.view.retract();
         }
         drop(state);
         if self.is_proposing {
             self.shared.void();
         }
-        if self.has_ordered {
-            self.shared.order();
+        if self.has_requested {
+            self.shared.recheck_urgently();
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A number that only grows, and tasks that wait until it does.
+//! A number that only grows, and tasks that wait for it to grow.
 //!
-//! It is `tokio::sync::watch` in small, with one difference: tasks wake in the order in which they
-//! began to wait, and not at random. So one seed decides everything in a simulation.
+//! It is a small `tokio::sync::watch` with one difference: tasks wake in the order in which they
+//! began to wait, not at random. So one seed determines a whole simulated run.
 
 use std::sync::{
     Arc,
@@ -21,7 +21,7 @@ struct Shared {
 }
 
 impl Version {
-    /// Raises the number and wakes all that watch it.
+    /// Raises the number and wakes all watchers.
     pub(super) fn raise(&self) {
         self.0.number.fetch_add(1, Ordering::SeqCst);
         self.0.raised.notify_waiters();
@@ -41,14 +41,15 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Waits until the number is another one than when this last returned.
+    /// Waits until the number differs from the one at the last return.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses no raise.
     pub(super) async fn changed(&mut self) {
         loop {
-            // A raise between the look and the wait wakes this: `notified` counts from its call.
+            // A raise between the load and the wait wakes this task: `notified` counts from its
+            // call.
             let raised = self.shared.raised.notified();
             let number = self.shared.number.load(Ordering::SeqCst);
             if number != self.seen {
@@ -74,11 +75,11 @@ mod tests {
         version.raise();
         let mut watch = version.watch();
         let waits = Duration::from_secs(1);
-        assert!(timeout(waits, watch.changed()).await.is_err(), "that was before");
+        assert!(timeout(waits, watch.changed()).await.is_err(), "it was raised before");
         version.raise();
         version.raise();
         watch.changed().await;
-        assert!(timeout(waits, watch.changed()).await.is_err(), "both were seen");
+        assert!(timeout(waits, watch.changed()).await.is_err(), "both raises were seen");
         let raised = async {
             tokio::task::yield_now().await;
             version.raise();

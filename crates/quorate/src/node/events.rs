@@ -1,4 +1,4 @@
-//! Who hears what nodes answer, and what they tell unasked.
+//! Delivers the answers and events of nodes to their client.
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ use crate::{
 
 /// The client of a node.
 pub(crate) trait Listener: fmt::Debug + Send + Sync {
-    /// Takes in answers of one node, in their order.
+    /// Handles answers of one node, in order.
     fn handle_answers(
         self: Arc<Self>,
         node: usize,
@@ -28,94 +28,94 @@ pub(crate) trait Listener: fmt::Debug + Send + Sync {
         now: Moment,
     );
 
-    /// Hears what the node tells unasked.
+    /// Handles an event of the node.
     fn handle_event(self: Arc<Self>, node: usize, kind: NodeEvent);
 
-    /// The node's driver takes all that the client has for it. It writes by itself.
+    /// Makes the node's driver take all that the client has for it. The driver writes by itself.
     fn serve(self: Arc<Self>, node: usize);
 }
 
-/// What a node tells unasked.
+/// What a node reports without a request.
 #[derive(Debug)]
 pub(crate) enum NodeEvent {
-    /// It can be asked.
+    /// The node can be used.
     Up,
-    /// It cannot be asked any more, or has even forgotten us.
+    /// The node cannot be used any longer, or has even forgotten this client.
     Down { is_forgotten: bool },
-    /// Its quarantine has ended, and it has a session of ours again: what we hold is renewed there
-    /// before others ask for it.
+    /// The node's quarantine has ended, and the client has a session there again. Holders renew
+    /// their leases on it before other clients request locks.
     Recovering,
-    /// Its clock showed `time_us` at `at`.
+    /// The node's clock showed `time_us` at `at`.
     Time { time_us: u64, at: Moment },
     /// Something about one of our owners.
     Push(Push),
 }
 
-/// Passes on what nodes tell unasked. It is there before its listener is.
+/// Passes the events of nodes to a listener. It is created before its listener.
 #[derive(Debug, Default)]
 pub(crate) struct NodeEvents {
     listener: OnceLock<Weak<dyn Listener>>,
     timers: OnceLock<Weak<Timers>>,
-    posted: Mutex<VecDeque<(usize, NodeEvent)>>,
-    hearing: Mutex<()>,
+    queued: Mutex<VecDeque<(usize, NodeEvent)>>,
+    delivering: Mutex<()>,
 }
 
 impl NodeEvents {
-    /// From now on this listener hears.
-    pub(crate) fn belong_to(&self, listener: Weak<dyn Listener>, timers: &Arc<Timers>) {
-        // There is one listener to a set of ears, and it is told once.
+    /// Sets the listener.
+    pub(crate) fn set_listener(&self, listener: Weak<dyn Listener>, timers: &Arc<Timers>) {
+        // The listener is set only once.
         let _ = self.listener.set(listener);
         let _ = self.timers.set(Arc::downgrade(timers));
     }
 
-    /// Who hears, while it is there.
+    /// The listener, unless it was dropped.
     pub(crate) fn listener(&self) -> Option<Arc<dyn Listener>> {
         self.listener.get().and_then(Weak::upgrade)
     }
 
-    /// The listener hears this at once.
-    pub(crate) fn tell(&self, node: usize, kind: NodeEvent) {
+    /// Delivers an event to the listener immediately.
+    pub(crate) fn deliver(&self, node: usize, kind: NodeEvent) {
         if let Some(listener) = self.listener() {
             listener.handle_event(node, kind);
         }
     }
 
-    /// The listener hears this on its own thread.
+    /// Delivers an event to the listener on the listener's own thread.
     ///
-    /// It does not take hold of the listener: a node in memory posts under its own mutex, and
-    /// whoever lets go of a listener last takes leave of its nodes.
-    pub(crate) fn post(self: &Arc<Self>, node: usize, kind: NodeEvent, now: Moment) {
+    /// It does not upgrade the listener: a node in memory calls this under its own mutex, and
+    /// dropping the last reference to a listener disconnects it from its nodes.
+    pub(crate) fn enqueue(self: &Arc<Self>, node: usize, kind: NodeEvent, now: Moment) {
         if self.timers.get().is_some() {
-            self.posted().push_back((node, kind));
+            self.queued().push_back((node, kind));
             let weak: Weak<Self> = Arc::downgrade(self);
             self.call_at(now, weak);
         }
     }
 
-    /// Calls `timed` at `at`, on the listener's own thread. One that has ended calls nobody, and
-    /// waits for nothing.
+    /// Calls `timed` at `at`, on the listener's own thread. A listener that has ended calls
+    /// nothing.
     pub(crate) fn call_at(&self, at: Moment, timed: Weak<dyn Timed>) {
         if let Some(timers) = self.timers.get().and_then(Weak::upgrade) {
             let _ = timers.add(at, timed);
         }
     }
 
-    /// The listener hears at once what was posted, in its order.
-    pub(crate) fn hear_posted(&self) {
-        let _in_order = self.hearing.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Delivers the queued events to the listener immediately, in order.
+    pub(crate) fn deliver_queued(&self) {
+        let _in_order = self.delivering.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let Some((node, kind)) = self.posted().pop_front() else { return };
-            self.tell(node, kind);
+            let Some((node, kind)) = self.queued().pop_front() else { return };
+            self.deliver(node, kind);
         }
     }
 
-    fn posted(&self) -> MutexGuard<'_, VecDeque<(usize, NodeEvent)>> {
-        self.posted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queued(&self) -> MutexGuard<'_, VecDeque<(usize, NodeEvent)>> {
+        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Timed for NodeEvents {
     fn handle_timeout(self: Arc<Self>, _now: Moment) {
-        self.hear_posted();
+        self.deliver_queued();
     }
 }

@@ -1,30 +1,30 @@
-//! Where nodes say that nothing is outstanding any more.
+//! A signal that a node has no outstanding request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Tells an engine that wants to end when a node may have nothing outstanding any more.
+/// Notifies an engine that shuts down when a node may have no outstanding request.
 #[derive(Debug, Default)]
 pub(crate) struct IdleSignal {
     is_awaited: AtomicBool,
-    told: Notify,
+    notified: Notify,
 }
 
 impl IdleSignal {
-    /// From now on somebody waits for it.
+    /// Enables notifications.
     pub(crate) fn expect(&self) {
         self.is_awaited.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) fn tell(&self) {
+    pub(crate) fn notify(&self) {
         if self.is_awaited.load(Ordering::SeqCst) {
-            self.told.notify_one();
+            self.notified.notify_one();
         }
     }
 
-    /// Waits until a node has said so.
-    pub(crate) async fn told(&self) {
-        self.told.notified().await;
+    /// Waits for a notification of a node.
+    pub(crate) async fn notified(&self) {
+        self.notified.notified().await;
     }
 }

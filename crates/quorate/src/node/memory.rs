@@ -1,4 +1,4 @@
-//! Nodes inside this process: for tests, examples, and trying things out without any server.
+//! Nodes inside this process: for tests, examples, and experiments without a server.
 //!
 //! # Examples
 //!
@@ -12,7 +12,7 @@
 //! nodes.set(0, Behaviour::Fail);
 //! let guard = client.mutex("orders:42").lock().await?; // two of three are a majority
 //! nodes.set(1, Behaviour::Fail);
-//! assert!(guard.verify().await.is_err(), "one is not");
+//! assert!(guard.verify().await.is_err(), "one is no majority");
 //! # Ok(()) }
 //! ```
 
@@ -27,9 +27,9 @@ use self::cell::Cell;
 pub(crate) use self::member::View;
 use super::Node;
 
-/// A set of nodes in memory, which any number of clients of this process can share.
+/// A set of nodes in memory that any number of clients of this process can share.
 ///
-/// Each node can be told to misbehave, so that programs can test what they do when nodes fail.
+/// Each node can be made to fail, so that programs can test how they handle failing nodes.
 ///
 /// # Examples
 ///
@@ -47,7 +47,7 @@ pub struct MemoryNodes {
 }
 
 impl MemoryNodes {
-    /// As many nodes as asked for, all of them well and empty.
+    /// Creates this number of nodes, all of them empty and answering.
     ///
     /// # Examples
     ///
@@ -66,8 +66,8 @@ impl MemoryNodes {
         Self { cells: (0..nodes).map(|number| Arc::new(Cell::new(number))).collect() }
     }
 
-    /// From now on the node at `index` behaves like this. Going back to [`Behaviour::Answer`] runs
-    /// what was held back, in its order, and what could not be sent.
+    /// Sets the behaviour of the node at `index`. A change to [`Behaviour::Answer`] runs the
+    /// requests that were held back, in order, and those that could not be sent.
     ///
     /// # Panics
     ///
@@ -91,7 +91,7 @@ impl MemoryNodes {
         self.cells[index].set(behaviour);
     }
 
-    /// Lets the node at `index` forget everything, as a restart without persistence does.
+    /// Makes the node at `index` forget everything, like a restart without persistence.
     ///
     /// # Panics
     ///
@@ -113,11 +113,11 @@ impl MemoryNodes {
         self.cells[index].forget();
     }
 
-    /// Stores a value as another program would: without a time at which it goes.
+    /// Stores a value like another program: without an expiry.
     ///
     /// # Panics
     ///
-    /// If there is no such node, or `name` cannot be a lock's.
+    /// If there is no such node, or `name` is not a valid lock name.
     ///
     /// # Examples
     ///
@@ -159,7 +159,7 @@ impl MemoryNodes {
         self.cells[index].names()
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     ///
     /// # Examples
     ///
@@ -190,14 +190,14 @@ impl MemoryNodes {
         self.cells.is_empty()
     }
 
-    /// The nodes as one client sees them; `None` if clients with another kind of clock use them.
+    /// The nodes for one client. `None` if clients with another kind of clock use them.
     pub(crate) fn nodes(&self, view: &View) -> Option<Vec<Box<dyn Node>>> {
         let join = |cell: &Arc<Cell>| -> Option<Box<dyn Node>> { Some(Box::new(cell.join(view)?)) };
         self.cells.iter().map(join).collect()
     }
 }
 
-/// What a node in memory does with commands.
+/// How a node in memory handles commands.
 ///
 /// # Examples
 ///
@@ -209,9 +209,9 @@ impl MemoryNodes {
 /// use quorate::memory::Behaviour;
 ///
 /// nodes.set(0, Behaviour::Mute);
-/// assert!(client.mutex("orders:42").try_lock().await.is_err()); // did it lock? nobody knows
+/// assert!(client.mutex("orders:42").try_lock().await.is_err()); // the outcome is unknown
 /// nodes.set(0, Behaviour::Answer);
-/// client.mutex("orders:42").lock().await?; // if it did, that was undone
+/// client.mutex("orders:42").lock().await?; // the attempt was undone
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -219,7 +219,7 @@ impl MemoryNodes {
 pub enum Behaviour {
     /// Runs and answers them.
     Answer,
-    /// Neither runs nor keeps them: nothing listens there.
+    /// Rejects them, as if nothing listened at the address.
     Fail,
     /// Keeps them unanswered, like a stopped process, and runs them when it answers again.
     Hang,

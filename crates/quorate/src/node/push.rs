@@ -1,8 +1,8 @@
-//! What a node tells a client unasked, as text.
+//! The text form of pushes.
 //!
-//! `G` or `I`, the fence in 16 digits, for `G` the session, the owner; the name, which has no line
-//! breaks, stands in the last line. Nobody vouches for what comes in: what cannot be read is no
-//! push.
+//! `G` or `I`, the fence in 16 digits, for `G` the session, and the owner. The last line is the
+//! name, which has no line breaks. The text comes from an untrusted source: text that cannot be
+//! parsed is no push.
 
 use quorate_core::{
     command::{ClientId, Owner},
@@ -11,7 +11,7 @@ use quorate_core::{
     queue::{Push, PushKind, Session},
 };
 
-/// Reads what a client was told.
+/// Parses a message from the client's channel.
 pub(super) fn read(client: ClientId, text: &[u8]) -> Option<Push> {
     let at = text.iter().rposition(|byte| *byte == b'\n')?;
     let name = Name::parse(str::from_utf8(&text[at + 1..]).ok()?, "").ok()?;
@@ -34,7 +34,7 @@ pub(super) fn read(client: ClientId, text: &[u8]) -> Option<Push> {
     Some(Push { client, name, owner: Owner::from_bytes(owner), fence, kind, session })
 }
 
-/// Writes what `read` reads. A grant without a session, which no node tells, cannot be read.
+/// Writes what `read` parses. A node sends no grant without a session, and `read` rejects one.
 #[cfg(feature = "local")]
 pub(super) fn write(push: &Push) -> Vec<u8> {
     let mut text = Vec::with_capacity(256);
@@ -52,7 +52,7 @@ pub(super) fn write(push: &Push) -> Vec<u8> {
     text
 }
 
-/// Digits and nothing else.
+/// Parses digits and nothing else.
 pub(super) fn digits(text: &[u8]) -> Option<u64> {
     let text = str::from_utf8(text).ok()?;
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn written_push_is_read_unchanged() {
         let client = ClientId::from_random([0xa5; 20]);
         let owner = Position { ticket: 42, ttl_ms: 300, client }.owner(9);
         let name = Name::parse("a b", "").unwrap();

@@ -1,4 +1,4 @@
-//! A Redis or Valkey server as a node: one connection, ordered, batched, made anew when in doubt.
+//! A Redis or Valkey server as a node: one ordered connection, replaced when in doubt.
 
 mod attach;
 mod drive;

@@ -50,7 +50,7 @@ impl ClientBuilder {
             observer: observe::combined(&self.observers),
         };
         let engine = Arc::new(Engine::new(settings, nodes));
-        engine.hear(&events);
+        engine.listen_to(&events);
         let running = Running::start(&engine, drivers, self.place, idle)?;
         let defaults = Defaults {
             ttl: self.ttl,
@@ -274,7 +274,7 @@ fn targets(urls: &[SecretUrl]) -> Result<Vec<Target>, ConfigError> {
             url: blot(url),
             reason,
         })?;
-        if let Some(first) = targets.iter().position(|other| other.place == target.place) {
+        if let Some(first) = targets.iter().position(|other| other.endpoint == target.endpoint) {
             return Err(ConfigError::SameServer { first, second: node, label: target.label });
         }
         targets.push(target);

@@ -22,8 +22,11 @@ impl Known {
         reports: &[NodeReport],
         is_vouched: bool,
     ) -> Vec<Self> {
-        let told =
-            shared.told().into_iter().zip(shared.lock().view.outlook(is_vouched)).zip(reports);
+        let told = shared
+            .node_infos()
+            .into_iter()
+            .zip(shared.lock().view.outlook(is_vouched))
+            .zip(reports);
         told.map(|((info, outlook), report)| Self { report: report.clone(), info, outlook })
             .collect()
     }

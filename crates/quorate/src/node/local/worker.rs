@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     error::NodeError,
-    node::{NodeEvent, Request, hand_out},
+    node::{NodeEvent, Request, deliver_answers},
     observe::Event,
 };
 
@@ -113,7 +113,7 @@ impl Worker {
             Ok(ahead_us) => {
                 self.shared.queue.set_phase(Phase::Up);
                 self.shared.tell(&Event::NodeUp { node: &self.shared.label });
-                self.shared.events.tell(NODE, NodeEvent::Up);
+                self.shared.events.deliver(NODE, NodeEvent::Up);
                 self.report(Ok(ahead_us));
             }
             Err(fault) => {
@@ -142,7 +142,7 @@ impl Worker {
         let done = open.run(&self.shared, &mut [])?;
         let ahead_us = open.open_store.ahead_us();
         let (time, at) = done.at;
-        self.shared.events.tell(NODE, NodeEvent::Time { time_us: time.as_micros(), at });
+        self.shared.events.deliver(NODE, NodeEvent::Time { time_us: time.as_micros(), at });
         self.had = open.open_store.db_id();
         self.open = Some(open);
         Ok(ahead_us)
@@ -156,8 +156,8 @@ impl Worker {
         let abandoned = self.shared.queue.set_phase(Phase::Down(node_error.clone()));
         self.shared.tell(&Event::NodeDown { node: &self.shared.label, node_error: &node_error });
         let answers = abandoned.into_iter().map(|request| (request, Err(node_error.clone())));
-        hand_out(NODE, answers, now);
-        self.shared.events.tell(NODE, NodeEvent::Down { is_forgotten: false });
+        deliver_answers(NODE, answers, now);
+        self.shared.events.deliver(NODE, NodeEvent::Down { is_forgotten: false });
         self.shared.status.notify_waiters();
     }
 
@@ -171,7 +171,7 @@ impl Worker {
             match receiver.hear(&mut self.buffer) {
                 // What was granted to an older session is asked for again by those who want it.
                 Some(Heard::Push(push)) if push.counts_in(*session) => {
-                    self.shared.events.tell(NODE, NodeEvent::Push(push));
+                    self.shared.events.deliver(NODE, NodeEvent::Push(push));
                 }
                 Some(Heard::Push(_)) => {}
                 Some(Heard::Alarm) => is_alarmed = true,
@@ -198,12 +198,12 @@ impl Worker {
                     pushes.into_iter().partition(|push| push.client == self.shared.client);
                 others.iter().for_each(|push| open.open_store.notifier.tell(push));
                 if value.is_forgotten {
-                    self.shared.events.tell(NODE, NodeEvent::Down { is_forgotten: true });
-                    self.shared.events.tell(NODE, NodeEvent::Up);
+                    self.shared.events.deliver(NODE, NodeEvent::Down { is_forgotten: true });
+                    self.shared.events.deliver(NODE, NodeEvent::Up);
                 }
                 self.answer(requests, value.replies);
                 own.into_iter()
-                    .for_each(|push| self.shared.events.tell(NODE, NodeEvent::Push(push)));
+                    .for_each(|push| self.shared.events.deliver(NODE, NodeEvent::Push(push)));
                 if let Some(open) = &self.open {
                     open.open_store.tidy_up();
                 }
@@ -223,9 +223,9 @@ impl Worker {
         let now = self.shared.clock.now();
         let mut replies = replies.into_iter();
         let mut next = || replies.next().unwrap_or(Err(NodeError::Connecting));
-        hand_out(NODE, requests.into_iter().map(|request| (request, next())), now);
+        deliver_answers(NODE, requests.into_iter().map(|request| (request, next())), now);
         self.shared.queue.settle();
-        self.shared.idle.tell();
+        self.shared.idle.notify();
     }
 
     /// Waits for the bell, for a push, or until it is time to try again.
@@ -324,10 +324,10 @@ impl Drop for End {
         let abandoned = self.0.queue.set_phase(Phase::Closed);
         self.0.tell(&Event::NodeDown { node: &self.0.label, node_error: &NodeError::ShutDown });
         let answers = abandoned.into_iter().map(|request| (request, Err(NodeError::ShutDown)));
-        hand_out(NODE, answers, now);
-        self.0.events.tell(NODE, NodeEvent::Down { is_forgotten: false });
+        deliver_answers(NODE, answers, now);
+        self.0.events.deliver(NODE, NodeEvent::Down { is_forgotten: false });
         self.0.status.notify_waiters();
-        self.0.idle.tell();
+        self.0.idle.notify();
         self.0.queue.note_end();
     }
 }

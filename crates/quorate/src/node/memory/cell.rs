@@ -20,7 +20,7 @@ use super::{
 use crate::{
     clock::{Clock, node_time},
     error::NodeError,
-    node::{Answered, NodeEvent, Request, hand_out},
+    node::{Answered, NodeEvent, Request, deliver_answers},
 };
 
 #[derive(Debug)]
@@ -150,8 +150,8 @@ impl Cell {
         member.detach(NodeError::TimedOut);
         drop(state);
         let answers = requests.into_iter().map(|request| (request, Err(NodeError::TimedOut)));
-        hand_out(self.number, answers, now);
-        member.view.idle.tell();
+        deliver_answers(self.number, answers, now);
+        member.view.idle.notify();
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -176,14 +176,14 @@ impl Cell {
         let members = state.members();
         drop(state);
         for (request, answer, now) in answered {
-            hand_out(self.number, [(request, answer)], now);
+            deliver_answers(self.number, [(request, answer)], now);
         }
         for member in members {
             if is_back {
                 // What could not be sent is sent now.
-                member.view.events.hear_posted();
+                member.view.events.deliver_queued();
             }
-            member.view.idle.tell();
+            member.view.idle.notify();
         }
     }
 

@@ -127,7 +127,7 @@ impl Member {
     }
 
     pub(super) fn tell(&self, kind: NodeEvent) {
-        self.view.events.post(self.number, kind, self.view.clock.now());
+        self.view.events.enqueue(self.number, kind, self.view.clock.now());
     }
 
     /// Looks after unanswered requests, as a link does.

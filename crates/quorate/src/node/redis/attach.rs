@@ -1,4 +1,4 @@
-//! What comes before the first vote on every new connection: who are you, and may you vote?
+//! The handshakes of a new connection, before its first vote.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,9 +22,9 @@ use crate::{
     membership::{Connection, Permit},
 };
 
-/// Logs in, looks at the server, hears what it knows of the set of nodes, and begins a session: in
-/// round trips of their own, since a server that is there under another name already has a session
-/// of ours, which must not be ended.
+/// Logs in, checks the server, runs the membership handshake, and begins a session. These are
+/// separate round trips: a server that is already a node under another name has a session of this
+/// client, which must not end.
 pub(crate) async fn attach(
     stream: &mut Stream,
     link: &Link,
@@ -35,18 +35,18 @@ pub(crate) async fn attach(
     let mut asked_at = around.clock.now();
     let Server { run_id, mut scripts, time_us } = handshake(&mut replies, around).await?;
     if around.is_read_only {
-        // Nodes that are new have no names yet by which two of them would be known to be the same.
+        // New nodes have no ids yet by which two of them could be recognized as the same.
         around.identities.claim(link.number, &run_id, &link.target.label)?;
     }
     let prefix = &around.prefix;
-    let permit = link.seat.join(&mut Candidate { replies: &mut replies, prefix }).await?;
+    let permit = link.membership.join(&mut Candidate { replies: &mut replies, prefix }).await?;
     around.identities.claim(link.number, &run_id, &link.target.label)?;
     let mut session_time_us = None;
     if around.has_sessions {
         asked_at = around.clock.now();
         let opening = (session, &permit);
         let now_us = match around.is_read_only {
-            true => look(&mut replies, link).await?,
+            true => check_without_session(&mut replies, link).await?,
             false => open_session(&mut replies, link, opening, &mut scripts).await?,
         };
         if now_us <= time_us {
@@ -57,42 +57,42 @@ pub(crate) async fn attach(
     Ok(Attached { scripts, asked_at, time_us: session_time_us, permit, rest: replies.rest() })
 }
 
-/// Finds what a session would find, without one. Returns the server's time.
-async fn look(replies: &mut Replies<'_>, link: &Link) -> Result<u64, NodeError> {
+/// Checks what a session needs, without beginning one. Returns the server's time.
+async fn check_without_session(replies: &mut Replies<'_>, link: &Link) -> Result<u64, NodeError> {
     let around = &link.context;
     let mut out = Vec::new();
-    write_listening(&mut out, around);
+    write_subscribe(&mut out, around);
     write_words(&mut out, &[b"TIME"]);
     replies.ask(&out).await?;
-    expect_listening(replies, around).await?;
+    expect_subscribed(replies, around).await?;
     replies.expect_time().await
 }
 
-fn write_listening(out: &mut Vec<u8>, around: &LinkContext) {
+fn write_subscribe(out: &mut Vec<u8>, around: &LinkContext) {
     if around.dialect.has_queue() {
         let channel = channel(&around.prefix, &around.client);
         write_words(out, &[b"SUBSCRIBE", channel.as_bytes()]);
-        // The scripts must be allowed to, and somebody must hear it.
+        // The scripts need the permission to publish, and the subscriber must receive the message.
         write_words(out, &[b"PUBLISH", channel.as_bytes(), b""]);
     }
 }
 
-async fn expect_listening(
+async fn expect_subscribed(
     replies: &mut Replies<'_>,
     around: &LinkContext,
 ) -> Result<(), NodeError> {
     if around.dialect.has_queue() {
         replies.expect_subscribed().await?;
         if replies.expect_number().await? == 0 {
-            let reason = "what is published on a channel does not reach who listens there";
+            let reason = "messages published on a channel do not reach its subscribers";
             return Err(NodeError::Unsupported(reason.into()));
         }
     }
     Ok(())
 }
 
-/// Begins to listen, and then a session, so that one always has somebody who listens. Returns the
-/// server's time. A member of a set learns the scripts now.
+/// Subscribes and then begins a session, so that every session has a subscriber. Returns the
+/// server's time. A member of a set gets the scripts now.
 async fn open_session(
     replies: &mut Replies<'_>,
     link: &Link,
@@ -104,7 +104,7 @@ async fn open_session(
     let terms = permit.terms(around.clock.wall_ms());
     let (introduction, opening) = (around.introduction(), Command::Attach { sender, terms });
     let mut out = Vec::new();
-    write_listening(&mut out, around);
+    write_subscribe(&mut out, around);
     let scripts = Scripts::new(around.prefix.clone());
     write_command(&mut out, &introduction, &scripts);
     write_command(&mut out, &opening, &scripts);
@@ -112,19 +112,19 @@ async fn open_session(
         write_loads(&mut out, around.scripts());
     }
     replies.ask(&out).await?;
-    expect_listening(replies, around).await?;
+    expect_subscribed(replies, around).await?;
     match replies.expect_reply(&introduction).await {
-        // Nothing is decided by who a client is: a full server serves one that it cannot name.
+        // The description decides nothing: a full server serves a client that it cannot describe.
         Ok(_) | Err(NodeError::OutOfMemory) => {}
         Err(node_error) => return Err(node_error),
     }
-    // A session that is of another type is overwritten, and the record is not.
+    // A session key of another type is overwritten, but the record is not.
     let opened = replies.expect_reply(&opening).await;
     let time_us = match opened.map_err(|node_error| node_error.of_record(&around.prefix))? {
         Reply::Attached { time_us } => time_us,
         Reply::Stale => return Err(NodeError::SessionLost),
         Reply::MembershipRequired => return Err(membership_is_off(&around.prefix)),
-        _ => return Err(NodeError::Protocol("a session was expected while attaching".into())),
+        _ => return Err(NodeError::Protocol("expected a session while attaching".into())),
     };
     if around.membership.is_some() {
         replies.expect_loads(around.scripts(), known).await?;
@@ -132,14 +132,14 @@ async fn open_session(
     Ok(time_us)
 }
 
-/// A connection that asks whether it may vote.
+/// A connection during the membership handshake.
 struct Candidate<'a, 'b> {
     replies: &'a mut Replies<'b>,
     prefix: &'a Arc<str>,
 }
 
 impl Connection for Candidate<'_, '_> {
-    async fn say(
+    async fn send(
         &mut self,
         command: membership::Command,
     ) -> Result<Option<membership::Reply>, NodeError> {
@@ -177,7 +177,7 @@ impl Connection for Candidate<'_, '_> {
     }
 }
 
-/// What was learned at the attach.
+/// The result of an attach.
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub(crate) scripts: Scripts,
@@ -185,16 +185,16 @@ pub(crate) struct Attached {
     pub(crate) asked_at: Moment,
     /// The server's time when the session began.
     pub(crate) time_us: Option<u64>,
-    /// That it may vote.
+    /// The permission to vote.
     pub(crate) permit: Permit,
-    /// What it sent after its answers.
+    /// The bytes after the answers.
     pub(crate) rest: Vec<u8>,
 }
 
-/// The servers behind the nodes of one client, to notice when two of them are the same.
+/// The servers behind the nodes of one client, to detect two nodes that are the same server.
 #[derive(Debug)]
 pub(crate) struct Identities {
-    /// By node: the run it was last attached to, and its label.
+    /// By node: the run id of its server, and its label.
     known: Mutex<Vec<Option<(String, String)>>>,
 }
 
@@ -203,12 +203,12 @@ impl Identities {
         Self { known: Mutex::new(vec![None; nodes]) }
     }
 
-    /// The node is not attached any more; another may be that server now.
+    /// The node is detached. Another node may be that server now.
     pub(crate) fn release(&self, node: usize) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)[node] = None;
     }
 
-    /// Notes that `node` is this run of a server, unless another node is.
+    /// Records that `node` is this run of a server, unless another node already is.
     pub(crate) fn claim(&self, node: usize, run_id: &str, label: &str) -> Result<(), NodeError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let other = known.iter().enumerate().find_map(|(number, known)| match known {
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_run_of_a_server_is_claimed_by_one_node_only() {
+    fn one_server_run_is_claimed_by_one_node_only() {
         let identities = Identities::new(3);
         assert_eq!(identities.claim(0, "aa", "a"), Ok(()));
         assert_eq!(identities.claim(1, "bb", "b"), Ok(()));

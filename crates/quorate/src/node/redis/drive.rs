@@ -1,4 +1,4 @@
-//! Keeps one link alive: connects, attaches, reads, writes what was gathered, and starts over.
+//! Drives one link: connects, attaches, reads, writes queued requests, and reconnects.
 
 use std::{
     future::poll_fn,
@@ -24,8 +24,8 @@ use tokio::{
 
 use super::{
     attach::attach,
-    link::{INTRODUCED_EVERY_MS, Link},
-    outbox::{Outbox, Phase, Waiting, Writer},
+    link::{INTRODUCTION_EVERY_MS, Link},
+    outbox::{Outbox, Phase, Unanswered, Writer},
     script::Script,
     transport::{self, Reader, Stream, lost},
     wire::Frame,
@@ -33,16 +33,16 @@ use super::{
 use crate::{
     error::NodeError,
     membership::{DELAY_MIN, Permit},
-    node::{NodeEvent, hand_out},
+    node::{NodeEvent, deliver_answers},
 };
 
-/// Runs until it is dropped; then the link is closed, and whatever waits is told.
+/// Runs until it is dropped. Then the link is closed, and all unanswered requests fail.
 pub(crate) async fn drive(link: Arc<Link>) {
     let _closer = Closer(link.clone());
     let seed = link.context.jitter_seed ^ link.number as u64;
     let mut jitter = Jitter::new(seed);
     let mut backoff = Backoff::new(DELAY_MIN, RECONNECT_DELAY_MAX);
-    let mut retry = link.seat.retry();
+    let mut retry = link.membership.retry();
     loop {
         retry.begin();
         let mut unattached = None;
@@ -53,9 +53,9 @@ pub(crate) async fn drive(link: Arc<Link>) {
                 if let Some(socket) = socket.filter(|_| node_error == NodeError::TimedOut) {
                     transport::give_up(&socket);
                 }
-                let lived = link.context.clock.now().saturating_since(attached_at);
-                // A server that accepts and hangs up at once is not asked again and again.
-                if lived >= LINK_TIMEOUT {
+                let lasted = link.context.clock.now().saturating_since(attached_at);
+                // A server that accepts and closes immediately must not be asked in a tight loop.
+                if lasted >= LINK_TIMEOUT {
                     backoff.reset();
                 }
                 node_error
@@ -70,27 +70,28 @@ pub(crate) async fn drive(link: Arc<Link>) {
             None => Phase::Down(node_error.clone()),
         };
         link.fail(phase, &node_error);
-        // It says nothing unless it is asked: whatever comes is its end. It is down by now, or was
-        // started again.
+        // A node sends nothing unless it is asked, so any input means that the connection has
+        // ended: the node is down, or has restarted.
         let is_closed = |cx: &mut Context<'_>| {
             quarantined.as_mut().is_some_and(|stream| {
                 let (mut byte, reader) = ([0], Pin::new(&mut *stream.reader));
                 reader.poll_read(cx, &mut ReadBuf::new(&mut byte)).is_ready()
             })
         };
-        if retry.rest(pauses, is_closed).await {
+        if retry.wait(pauses, is_closed).await {
             backoff.reset();
         }
     }
 }
 
-/// Opens and attaches a new connection. One that could not be attached is left in `unattached`.
+/// Opens and attaches a new connection. A connection that could not be attached is left in
+/// `unattached`.
 async fn connect(
     link: &Arc<Link>,
     unattached: &mut Option<Stream>,
 ) -> Result<(Incoming, Permit, Option<OwnedFd>), NodeError> {
-    // A number that nobody has had: what was sent on an older connection, or to a server whose
-    // data is here now, is not of this session.
+    // The number is unique: commands sent on an older connection, or to a server whose data this
+    // one has, do not belong to this session.
     let session = link.context.nonces.session()?;
     let attempt = async {
         let opened = transport::open(&link.target, &link.context).await?;
@@ -114,21 +115,21 @@ async fn connect(
     drop(outbox);
     match recovers_in.is_zero() {
         true => link.come_up(),
-        false => link.context.events.tell(link.number, NodeEvent::Recovering),
+        false => link.context.events.deliver(link.number, NodeEvent::Recovering),
     }
     Ok((Incoming::new(reader, attached.rest), permit, socket))
 }
 
-/// Serves one connection until it breaks or is in doubt, and says why.
+/// Serves one connection until it breaks or is in doubt, and returns the reason.
 async fn serve(link: &Arc<Link>, mut incoming: Incoming, permit: Permit) -> NodeError {
     let mut timer = pin!(sleep(LINK_TIMEOUT));
     let around = &link.context;
     let is_renewed = around.membership.is_some() || around.has_sessions && !around.is_read_only;
-    let mut pulse = is_renewed.then(Pulse::new);
+    let mut pinger = is_renewed.then(Pinger::new);
     let recovers_in = permit.recovers_in();
     let mut recovery = (!recovers_in.is_zero()).then(|| Box::pin(sleep(recovers_in)));
     let mut voided = pin!(permit.voided());
-    link.outbox().is_watched = true;
+    link.outbox().is_monitored = true;
     if let Err(node_error) = incoming.take_apart(link) {
         return node_error;
     }
@@ -150,8 +151,8 @@ async fn serve(link: &Arc<Link>, mut incoming: Incoming, permit: Permit) -> Node
             recovery = None;
             link.come_up();
         }
-        if let Some(pulse) = &mut pulse {
-            pulse.poll(link, cx);
+        if let Some(pinger) = &mut pinger {
+            pinger.poll(link, cx);
         }
         if let Poll::Ready(node_error) = incoming.poll(link, cx) {
             return Poll::Ready(node_error);
@@ -164,28 +165,28 @@ async fn serve(link: &Arc<Link>, mut incoming: Incoming, permit: Permit) -> Node
     .await
 }
 
-/// Lets a session live on.
-struct Pulse {
+/// Renews a session regularly.
+struct Pinger {
     timer: Pin<Box<Sleep>>,
-    beats: u64,
+    pings: u64,
 }
 
-impl Pulse {
+impl Pinger {
     fn new() -> Self {
-        Self { timer: Box::pin(sleep(PING_EVERY)), beats: 0 }
+        Self { timer: Box::pin(sleep(PING_EVERY)), pings: 0 }
     }
 
     fn poll(&mut self, link: &Arc<Link>, cx: &mut Context<'_>) {
         while self.timer.as_mut().poll(cx).is_ready() {
-            self.beats += 1;
-            let beats = INTRODUCED_EVERY_MS * 4 / SESSION_LIFE_MS;
-            link.ping(self.beats.is_multiple_of(beats), link.context.clock.now());
+            self.pings += 1;
+            let every = INTRODUCTION_EVERY_MS * 4 / SESSION_LIFE_MS;
+            link.ping(self.pings.is_multiple_of(every), link.context.clock.now());
             self.timer.as_mut().reset(Instant::now() + PING_EVERY);
         }
     }
 }
 
-/// Writes what was gathered.
+/// Writes the queued requests.
 fn poll_write(link: &Link, cx: &mut Context<'_>) -> Poll<io::Error> {
     loop {
         let has_work = std::mem::take(&mut link.outbox().has_work);
@@ -205,7 +206,7 @@ fn poll_write(link: &Link, cx: &mut Context<'_>) -> Poll<io::Error> {
     }
 }
 
-/// Looks after a server that is silent although it was asked.
+/// Detects a server that does not answer.
 fn poll_silence(
     link: &Arc<Link>,
     mut timer: Pin<&mut Sleep>,
@@ -213,58 +214,58 @@ fn poll_silence(
 ) -> Poll<NodeError> {
     loop {
         let mut outbox = link.outbox();
-        if !outbox.is_watched {
+        if !outbox.is_monitored {
             return Poll::Pending;
         }
         drop(outbox);
         ready!(timer.as_mut().poll(cx));
         outbox = link.outbox();
         let now = link.context.clock.now();
-        let Some(next) = next_look(&outbox, now) else {
+        let Some(next) = next_check(&outbox, now) else {
             return Poll::Ready(NodeError::TimedOut);
         };
-        outbox.is_watched = !outbox.waiting.is_empty();
+        outbox.is_monitored = !outbox.unanswered.is_empty();
         timer.as_mut().reset(Instant::now() + next);
         cx.waker().wake_by_ref();
     }
 }
 
-/// When to look again; `None` if the link is in doubt: something was asked long ago, and nothing
-/// was heard for as long.
-fn next_look(outbox: &Outbox, now: Moment) -> Option<Duration> {
-    let Some(first) = outbox.waiting.front() else {
+/// When to check again. `None` if the link is in doubt: a request has been unanswered for long, and
+/// nothing arrived meanwhile.
+fn next_check(outbox: &Outbox, now: Moment) -> Option<Duration> {
+    let Some(first) = outbox.unanswered.front() else {
         return Some(LINK_TIMEOUT);
     };
-    let quiet_since = first.queued_at.max(outbox.heard_at);
-    let left = LINK_TIMEOUT.checked_sub(now.saturating_since(quiet_since))?;
+    let silent_since = first.queued_at.max(outbox.received_at);
+    let left = LINK_TIMEOUT.checked_sub(now.saturating_since(silent_since))?;
     (!left.is_zero()).then_some(left)
 }
 
-/// What came from the server and is not taken apart yet.
+/// Bytes that came from the server and are not parsed yet.
 struct Incoming {
     reader: Reader,
-    /// Read into again and again, so that nothing is zeroed twice.
+    /// Reused for each read, so that nothing is zeroed twice.
     bytes: Vec<u8>,
     start: usize,
     end: usize,
     arrived: Vec<Arrived>,
 }
 
-/// What a server sent, taken apart.
+/// A parsed message of the server.
 enum Arrived {
-    Answer(Waiting, Result<Reply, NodeError>),
+    Answer(Unanswered, Result<Reply, NodeError>),
     Push(Push),
 }
 
 impl Incoming {
-    /// `rest` was read already.
+    /// `rest` was already read.
     fn new(reader: Reader, rest: Vec<u8>) -> Self {
         let (end, mut bytes) = (rest.len(), rest);
         bytes.resize(READ_LEN.max(end), 0);
         Self { reader, bytes, start: 0, end, arrived: Vec::new() }
     }
 
-    /// Reads and hands out everything that is there. Ready only when the connection is over.
+    /// Reads and delivers everything that has arrived. Ready only when the connection has ended.
     fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<NodeError> {
         loop {
             if self.end == self.bytes.len() {
@@ -286,39 +287,41 @@ impl Incoming {
         }
     }
 
-    /// Matches replies with requests by their order, then tells those who wait.
+    /// Matches replies with requests by order, then delivers them.
     fn take_apart(&mut self, link: &Link) -> Result<(), NodeError> {
         let now = link.context.clock.now();
         let mut outbox = link.outbox();
-        outbox.heard_at = now;
+        outbox.received_at = now;
         let result = self.match_replies(&mut outbox);
-        let is_empty = outbox.waiting.is_empty();
+        let is_empty = outbox.unanswered.is_empty();
         drop(outbox);
-        // Where the caller shares our core, it runs before we look for more: what comes behind a
-        // grant and the answers of slower nodes can wait. On a busy link that would only cost.
+        // If the caller shares this core, it runs before the next read: what follows a grant and
+        // the answers of slower nodes can wait. On a busy link this would only cost.
         let is_pushed = |arrived: &Arrived| matches!(arrived, Arrived::Push(_));
         let is_alone = is_empty && self.arrived.len() == 1;
         let awaited = self.arrived.iter().rposition(is_pushed).or_else(|| is_alone.then_some(0));
 
-        if let Some(Arrived::Answer(waiting, _)) = self.arrived.last() {
-            link.note_round_trip(now.saturating_since(waiting.queued_at));
+        if let Some(Arrived::Answer(unanswered, _)) = self.arrived.last() {
+            link.note_round_trip(now.saturating_since(unanswered.queued_at));
         }
         let mut arrived = self.arrived.drain(..).enumerate().peekable();
         while let Some((place, first)) = arrived.next() {
             match first {
-                Arrived::Answer(waiting, answer) => {
+                Arrived::Answer(unanswered, answer) => {
                     let more = std::iter::from_fn(|| {
                         let is_answer = |it: &(usize, Arrived)| matches!(it.1, Arrived::Answer(..));
                         match arrived.next_if(is_answer)?.1 {
-                            Arrived::Answer(waiting, answer) => Some((waiting.request, answer)),
+                            Arrived::Answer(unanswered, answer) => {
+                                Some((unanswered.request, answer))
+                            }
                             Arrived::Push(_) => None,
                         }
                     });
-                    let all = std::iter::once((waiting.request, answer)).chain(more);
-                    hand_out(link.number, all, now);
+                    let all = std::iter::once((unanswered.request, answer)).chain(more);
+                    deliver_answers(link.number, all, now);
                 }
                 Arrived::Push(push) => {
-                    link.context.events.tell(link.number, NodeEvent::Push(push));
+                    link.context.events.deliver(link.number, NodeEvent::Push(push));
                 }
             }
             if Some(place) == awaited {
@@ -326,7 +329,7 @@ impl Incoming {
             }
         }
         if is_empty {
-            link.context.idle.tell();
+            link.context.idle.notify();
         }
         result
     }
@@ -338,20 +341,22 @@ impl Incoming {
             if frame.is_push() {
                 let push = frame.push(bytes, outbox.scripts.prefix());
                 if push.as_ref().is_some_and(|it| !it.counts_in(outbox.session)) {
-                    // It has another's data, and with that another's session of ours.
+                    // The server has the data of another node, including this client's session
+                    // there.
                     return Err(NodeError::SessionLost);
                 }
                 self.arrived.extend(push.map(Arrived::Push));
                 continue;
             }
-            let Some(waiting) = outbox.waiting.pop_front() else {
-                return Err(NodeError::Protocol("a reply that nobody asked for".into()));
+            let Some(unanswered) = outbox.unanswered.pop_front() else {
+                return Err(NodeError::Protocol("a reply without a request".into()));
             };
             let error = frame.error(bytes);
             let is_forgotten = error.is_some_and(|text| text.starts_with("NOSCRIPT"));
-            let waiting = if is_forgotten { outbox.push_again(waiting) } else { Some(waiting) };
-            if let Some(waiting) = waiting {
-                let command = &waiting.request.command;
+            let unanswered =
+                if is_forgotten { outbox.push_again(unanswered) } else { Some(unanswered) };
+            if let Some(unanswered) = unanswered {
+                let command = &unanswered.request.command;
                 if let Some(script) = Script::of(command).filter(|_| !is_forgotten) {
                     outbox.scripts.set_forgotten(script, false);
                 }
@@ -359,18 +364,18 @@ impl Incoming {
                     Ok(reply) if reply.is_stale() => Err(NodeError::SessionLost),
                     answer => answer,
                 };
-                let is_as_before = outbox.is_as_before(&waiting.request.command, &answer);
+                let is_as_before = outbox.is_as_before(&unanswered.request.command, &answer);
                 let end = match &answer {
-                    // What it is now is told when it was looked at from the start.
+                    // A new connection inspects the node from the start and reports what it is now.
                     _ if !is_as_before => Some(NodeError::Connecting),
-                    // After a reply that makes no sense, none can be trusted to belong to its
-                    // request.
+                    // After a reply that cannot be understood, later replies cannot be matched with
+                    // requests.
                     Err(node_error @ NodeError::Protocol(_)) => Some(node_error.clone()),
-                    // Without a session that the server knows, the connection is of no use.
+                    // Without a session on the server, the connection is of no use.
                     Err(NodeError::SessionLost) => Some(NodeError::SessionLost),
                     Ok(_) | Err(_) => None,
                 };
-                self.arrived.push(Arrived::Answer(waiting, answer));
+                self.arrived.push(Arrived::Answer(unanswered, answer));
                 if let Some(node_error) = end {
                     return Err(node_error);
                 }
@@ -383,7 +388,7 @@ impl Incoming {
     }
 }
 
-/// Closes the link when its driver goes, however that comes about.
+/// Closes the link when its driver is dropped.
 struct Closer(Arc<Link>);
 
 impl Drop for Closer {
@@ -392,13 +397,13 @@ impl Drop for Closer {
     }
 }
 
-/// No answer to anything for this long puts a link in doubt; also the time to connect and attach.
+/// A link without any answer for this long is in doubt. It also limits connect and attach.
 const LINK_TIMEOUT: Duration = Duration::from_secs(1);
 
 const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// How often a session is heard of.
+/// How often a session is renewed.
 const PING_EVERY: Duration = Duration::from_millis(SESSION_LIFE_MS / 4);
 
-/// How much is read at once.
+/// The minimum size of the read buffer.
 const READ_LEN: usize = 16 * 1024;

@@ -1,26 +1,26 @@
-//! The connection handshake: what kind of server is there, and may it be a node?
+//! The connection handshake: checks the kind of server and whether it can be a node.
 
 use super::{
     link::LinkContext,
-    replies::{Replies, blotted},
+    replies::{Replies, without_password},
     script::{Scripts, write_loads},
-    target::{Position, Target},
+    target::{Endpoint, Target},
     wire::{channel, write_words},
 };
 use quorate_core::dialect::Dialect;
 
 use crate::error::NodeError;
 
-/// What a server told about itself.
+/// What a server reports about itself.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) run_id: String,
     pub(super) scripts: Scripts,
-    /// Its clock.
+    /// The server's clock.
     pub(super) time_us: u64,
 }
 
-/// Logs in, looks at the server and leaves the scripts there, unless membership comes first.
+/// Logs in, checks the server and loads the scripts, unless membership comes first.
 pub(super) async fn handshake(
     replies: &mut Replies<'_>,
     around: &LinkContext,
@@ -28,11 +28,11 @@ pub(super) async fn handshake(
     let target = replies.target;
     replies.ask(&request(target, around)).await?;
     if let Err(node_error) = replies.fill().await {
-        return Err(unheard(node_error, replies.first(), target));
+        return Err(describe_silence(node_error, replies.first(), target));
     }
     let (frame, bytes) = replies.next().await?;
     if let Some(error) = frame.error(bytes) {
-        return Err(refused_by(&blotted(&error, target)));
+        return Err(rejected_by(&without_password(&error, target)));
     }
     if target.database != 0 {
         replies.expect_text().await?;
@@ -59,19 +59,19 @@ pub(super) async fn handshake(
     Ok(Server { run_id, scripts, time_us })
 }
 
-/// Whether the client looks itself for a node's record: without membership there is no membership
-/// handshake, and without a session, as in classic mode, none would be refused.
+/// Whether the client itself reads a node's record. Without membership there is no membership
+/// handshake, and without a session, as in classic mode, no session would be rejected.
 fn reads_record(around: &LinkContext) -> bool {
     (!around.dialect.has_queue() || around.is_read_only) && around.membership.is_none()
 }
 
-/// A member of a set gets the scripts when it votes: until then it is asked again and again. One
-/// that is only looked at does not get them.
+/// A member of a set gets the scripts when it votes, since the client reconnects to it repeatedly
+/// until then. A node that is only read does not get them.
 const fn loads_scripts(around: &LinkContext) -> bool {
     around.membership.is_none() && !around.is_read_only
 }
 
-/// What a client without membership is told about a node that has a place in a set.
+/// The error of a client without membership for a node that has a place in a set.
 pub(super) fn membership_is_off(prefix: &str) -> NodeError {
     NodeError::Disagreement(format!(
         "the node uses quarantine, which is disabled in this client: enable it for all clients, or \
@@ -79,7 +79,7 @@ pub(super) fn membership_is_off(prefix: &str) -> NodeError {
     ))
 }
 
-/// Whether the node is a member of a set of others.
+/// Whether the node is a member of a set of other nodes.
 async fn is_member(replies: &mut Replies<'_>, prefix: &str) -> Result<bool, NodeError> {
     let target = replies.target;
     let (frame, bytes) = replies.next().await?;
@@ -87,12 +87,13 @@ async fn is_member(replies: &mut Replies<'_>, prefix: &str) -> Result<bool, Node
         let unknown = || NodeError::Protocol("expected a record while attaching".into());
         return frame.has_texts(bytes).ok_or_else(unknown);
     };
-    // A node of a cluster keeps no record whose place is on another one.
+    // A cluster node has no record whose slot is on another node.
     if ELSEWHERE.iter().any(|start| error.starts_with(start)) {
         return Ok(false);
     }
-    // Whoever may not know it must not vote: the node may have forgotten locks.
-    Err(match NodeError::from_reply(&blotted(&error, target)) {
+    // A client that cannot read the record must not use the node: the node may have forgotten
+    // locks.
+    Err(match NodeError::from_reply(&without_password(&error, target)) {
         NodeError::NoPermission(text) => NodeError::NoPermission(format!(
             "cannot read {prefix}node, which shows whether other clients use quarantine: {text}"
         )),
@@ -100,7 +101,7 @@ async fn is_member(replies: &mut Replies<'_>, prefix: &str) -> Result<bool, Node
     })
 }
 
-/// The whole handshake in one piece.
+/// The whole handshake as one request.
 fn request(target: &Target, around: &LinkContext) -> Vec<u8> {
     let mut out = Vec::new();
     let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
@@ -118,7 +119,7 @@ fn request(target: &Target, around: &LinkContext) -> Vec<u8> {
     write_words(&mut out, &[b"INFO", b"memory"]);
     write_words(&mut out, &[b"TIME"]);
     if around.dialect.has_queue() {
-        // A missing right is told at once, and not when a session begins.
+        // Report a missing permission immediately, not when a session begins.
         let channel = channel(&around.prefix, &around.client);
         write_words(&mut out, &[b"PUBLISH", channel.as_bytes(), b""]);
     }
@@ -126,7 +127,7 @@ fn request(target: &Target, around: &LinkContext) -> Vec<u8> {
         let record = format!("{}node", around.prefix);
         match around.dialect {
             Dialect::Classic => write_words(&mut out, &[b"HMGET", record.as_bytes(), b"change"]),
-            // Whoever may not run scripts is told so, as when a session begins.
+            // Scripts that may not run are reported as when a session begins.
             Dialect::Queue => write_words(&mut out, &[b"EVAL", READ, b"1", record.as_bytes()]),
         }
     }
@@ -136,9 +137,9 @@ fn request(target: &Target, around: &LinkContext) -> Vec<u8> {
     out
 }
 
-/// Whether the server may be a node at all.
+/// Whether the server can be a node at all.
 fn check(server: &str, replication: &str, memory: &str, dialect: Dialect) -> Result<(), NodeError> {
-    // Valkey calls it `server_mode`, and both call a server by itself `standalone`.
+    // Valkey names the field `server_mode`. Both report a single server as `standalone`.
     let kind = field(server, "redis_mode").or_else(|| field(server, "server_mode"));
     match kind {
         Some("sentinel") => return Err(NodeError::Unsupported("it is a sentinel".into())),
@@ -157,13 +158,13 @@ fn check(server: &str, replication: &str, memory: &str, dialect: Dialect) -> Res
     check_memory(memory)
 }
 
-/// A server that throws keys away when its memory is full throws locks away.
+/// A server that evicts keys when its memory is full evicts locks.
 fn check_memory(memory: &str) -> Result<(), NodeError> {
     let (limit, policy) = (field(memory, "maxmemory"), field(memory, "maxmemory_policy"));
     match (limit, policy) {
         (Some("0"), _) | (Some(_), Some("noeviction")) => Ok(()),
         (Some(_), Some(policy)) => Err(NodeError::Evicts(policy.to_owned())),
-        _ => Err(NodeError::Unsupported("the server does not tell its memory policy".into())),
+        _ => Err(NodeError::Unsupported("the server does not report its memory policy".into())),
     }
 }
 
@@ -172,13 +173,13 @@ fn check_version(server: &str) -> Result<(), NodeError> {
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     match (parts.next(), parts.next()) {
         (Some(major), Some(minor)) if (major, minor) < (6, 2) => Err(NodeError::Unsupported(
-            format!("Redis {version} cannot carry the line: 6.2 is needed, or classic mode"),
+            format!("Redis {version} does not support queues: use 6.2 or later, or classic mode"),
         )),
         _ => Ok(()),
     }
 }
 
-fn refused_by(error: &str) -> NodeError {
+fn rejected_by(error: &str) -> NodeError {
     if error.contains("unknown command") {
         return NodeError::Unsupported(
             "the server does not know HELLO: Redis 6.0 is needed".into(),
@@ -188,9 +189,9 @@ fn refused_by(error: &str) -> NodeError {
 }
 
 /// A server that expects TLS answers a plain handshake with an alert, or not at all.
-fn unheard(node_error: NodeError, first: Option<u8>, target: &Target) -> NodeError {
+fn describe_silence(node_error: NodeError, first: Option<u8>, target: &Target) -> NodeError {
     match node_error {
-        _ if target.is_tls || matches!(target.place, Position::Unix(_)) => node_error,
+        _ if target.is_tls || matches!(target.endpoint, Endpoint::Unix(_)) => node_error,
         NodeError::Protocol(_) if first == Some(TLS_ALERT) => {
             NodeError::Tls("the server speaks TLS there; write rediss://".into())
         }
@@ -206,13 +207,13 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// Says whether the record tells of a set.
+/// Checks whether the record names a set.
 const READ: &[u8] = b"return redis.call('HMGET', KEYS[1], 'change')";
 
-/// How a node of a cluster says that a key is not its own.
+/// Errors of a cluster node for a key on another node.
 const ELSEWHERE: [&str; 3] = ["MOVED ", "ASK ", "CLUSTERDOWN Hash slot not served"];
 
-/// The first byte of what a server with TLS says to a plain handshake.
+/// The first byte that a TLS server sends in reply to a plain handshake.
 const TLS_ALERT: u8 = 0x15;
 
 #[cfg(test)]
@@ -220,20 +221,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_cannot_carry_the_line_is_refused_with_what_to_do() {
+    fn server_without_queue_support_is_rejected_with_advice() {
         let check = |version: &str| check_version(&format!("redis_version:{version}\r\n"));
         for fit in ["6.2.0", "6.2.14", "7.0.15", "7.2.4", "8.6.3", "255.255.255", "unknown"] {
             assert_eq!(check(fit), Ok(()), "{fit}");
         }
-        assert_eq!(check_version(""), Ok(()), "a server that does not say is tried");
+        assert_eq!(check_version(""), Ok(()), "a server without a version is tried");
         for old in ["5.0.14", "6.0.16"] {
-            let refused = check(old).unwrap_err().to_string();
-            assert!(refused.contains(old) && refused.contains("classic mode"), "{refused}");
+            let rejected = check(old).unwrap_err().to_string();
+            assert!(rejected.contains(old) && rejected.contains("classic mode"), "{rejected}");
         }
     }
 
     #[test]
-    fn fields_of_info_are_found_by_their_whole_name() {
+    fn info_fields_match_by_full_name() {
         let info = "# Server\r\nxrun_id:no\r\nrun_id:abc\r\nrole:master\r\n";
         assert_eq!(field(info, "run_id"), Some("abc"));
         assert_eq!(field(info, "role"), Some("master"));
@@ -241,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_must_not_be_a_node_is_refused_with_the_reason() {
+    fn unsuitable_server_is_rejected_with_the_reason() {
         let memory = "maxmemory:0\r\nmaxmemory_policy:noeviction\r\n";
-        let refused = |server: &str, role: &str, memory: &str, dialect| {
+        let rejected = |server: &str, role: &str, memory: &str, dialect| {
             check(server, role, memory, dialect).map_err(|node_error| node_error.to_string())
         };
         let (alone, master) = ("redis_version:7.0.0\r\nredis_mode:standalone\r\n", "role:master");
-        assert_eq!(refused(alone, master, memory, Dialect::Queue), Ok(()));
+        assert_eq!(rejected(alone, master, memory, Dialect::Queue), Ok(()));
         for (server, role, memory, expected) in [
             ("redis_mode:cluster", master, memory, "classic mode only"),
             ("server_mode:cluster", master, memory, "classic mode only"),
@@ -259,11 +260,11 @@ mod tests {
             (alone, master, "maxmemory:9", "memory policy"),
             (alone, master, "", "memory policy"),
         ] {
-            let error = refused(server, role, memory, Dialect::Queue).unwrap_err();
+            let error = rejected(server, role, memory, Dialect::Queue).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
         let full = "maxmemory:9\r\nmaxmemory_policy:noeviction";
-        assert_eq!(refused(alone, master, full, Dialect::Queue), Ok(()));
-        assert_eq!(refused("redis_mode:cluster", master, full, Dialect::Classic), Ok(()));
+        assert_eq!(rejected(alone, master, full, Dialect::Queue), Ok(()));
+        assert_eq!(rejected("redis_mode:cluster", master, full, Dialect::Classic), Ok(()));
     }
 }

@@ -1,4 +1,4 @@
-//! One server as a node: the queue's face to the engine.
+//! One server as a node of the engine.
 
 use std::{
     fmt,
@@ -29,21 +29,22 @@ use super::{
 use crate::{
     clock::Clock,
     error::NodeError,
-    membership::{Seat, SharedMembership},
+    membership::{LinkMembership, SharedMembership},
     node::{
-        IdleSignal, Inbox, Node, NodeEvent, NodeEvents, Pull, Pulled, Request, Sent, Work, hand_out,
+        IdleSignal, Inbox, Node, NodeEvent, NodeEvents, Pull, Pulled, Request, Sent, Work,
+        deliver_answers,
     },
     nonces::Nonces,
     observe::{self, Event, Observer},
 };
 
-/// One server. Its driver keeps the connection; everybody else only queues and writes.
+/// One server. Its driver owns the connection. All other tasks only queue and write.
 pub(crate) struct Link {
     pub(crate) number: usize,
     pub(crate) target: Target,
     pub(crate) context: LinkContext,
-    /// Whether its connections may vote.
-    pub(crate) seat: Seat,
+    /// The membership of its connections.
+    pub(crate) membership: LinkMembership,
     outbox: Mutex<Outbox>,
     round_trip_ns: AtomicU64,
 }
@@ -54,23 +55,23 @@ pub(crate) struct LinkContext {
     pub(crate) clock: Clock,
     /// The name that servers show for this client's connections.
     pub(crate) client_name: Arc<str>,
-    /// What the client is for the nodes, and for people.
+    /// The client's id.
     pub(crate) client: ClientId,
     pub(crate) who: Arc<str>,
     pub(crate) dialect: Dialect,
     /// Whether connections have sessions.
     pub(crate) has_sessions: bool,
-    /// How the keys of ours begin.
+    /// The prefix of Quorate's own keys.
     pub(crate) prefix: Arc<str>,
     pub(crate) max_ttl: Duration,
-    /// Told what nodes say unasked.
+    /// Gets the events of nodes.
     pub(crate) events: Arc<NodeEvents>,
     pub(crate) identities: Arc<Identities>,
-    /// What is known of the set of nodes, if they are members of one.
+    /// The shared membership, if the nodes use quarantine.
     pub(crate) membership: Option<Arc<SharedMembership>>,
-    /// The client begins no session and writes nothing, unless an operator acts by it.
+    /// The client begins no session and writes nothing, unless it acts for an operator.
     pub(crate) is_read_only: bool,
-    /// Told whenever a link comes up or goes down.
+    /// Notified whenever a link comes up or goes down.
     pub(crate) status: Arc<Notify>,
     pub(crate) idle: Arc<IdleSignal>,
     /// For delays only.
@@ -83,17 +84,17 @@ pub(crate) struct LinkContext {
 }
 
 impl LinkContext {
-    /// Says who the client is, for as long as a lock of its may be there.
+    /// Describes the client, for as long as a lock of the client may exist.
     pub(crate) fn introduction(&self) -> Command {
         let held_ms = u64::try_from(self.max_ttl.as_millis()).unwrap_or(u64::MAX);
-        let lifetime_ms = held_ms.saturating_add(INTRODUCED_EVERY_MS + SESSION_LIFE_MS);
+        let lifetime_ms = held_ms.saturating_add(INTRODUCTION_EVERY_MS + SESSION_LIFE_MS);
         Command::Introduce { client: self.client, who: self.who.clone(), lifetime_ms }
     }
 
-    /// The scripts that are used again and again. The others go as text.
+    /// The scripts that are used repeatedly. The others are sent as text.
     pub(super) const fn scripts(&self) -> &'static [Script] {
         match (self.dialect, &self.membership) {
-            (Dialect::Queue, _) => Script::LINE,
+            (Dialect::Queue, _) => Script::QUEUE,
             (Dialect::Classic, None) => Script::CLASSIC,
             (Dialect::Classic, Some(_)) => Script::CLASSIC_MEMBERS,
         }
@@ -110,19 +111,19 @@ impl Link {
     pub(crate) fn new(number: usize, target: Target, context: LinkContext) -> Self {
         let prefix = context.prefix.clone();
         let outbox = Mutex::new(Outbox::new(prefix, context.clock.now()));
-        let seat = Seat::new(number, context.membership.clone());
-        Self { number, target, context, seat, outbox, round_trip_ns: AtomicU64::new(0) }
+        let membership = LinkMembership::new(number, context.membership.clone());
+        Self { number, target, context, membership, outbox, round_trip_ns: AtomicU64::new(0) }
     }
 
-    /// Tells the observer, if there is one.
+    /// Notifies the observer, if there is one.
     pub(crate) fn tell(&self, event: &Event<'_>) {
         observe::tell(self.context.observer.as_ref(), event);
     }
 
-    /// Answers everything that is outstanding with `trouble`; the link is down or closed.
+    /// Answers all unanswered requests with `node_error`. The link is down or closed.
     pub(crate) fn fail(&self, phase: Phase, node_error: &NodeError) {
         let abandoned = self.outbox().close(phase);
-        // Of nodes that are only looked at nothing else tells that two of them are the same.
+        // For read-only clients, only the run id shows that two nodes are the same server.
         let is_kept =
             self.context.is_read_only && matches!(node_error, NodeError::Quarantined { .. });
         if !is_kept {
@@ -131,24 +132,24 @@ impl Link {
         self.tell(&Event::NodeDown { node: &self.target.label, node_error });
         let now = self.context.clock.now();
         let answers = abandoned.into_iter().map(|it| (it.request, Err(node_error.clone())));
-        hand_out(self.number, answers, now);
-        self.seat.leave();
-        // Whoever has no session there any more has nothing there.
+        deliver_answers(self.number, answers, now);
+        self.membership.leave();
+        // A client without a session on the node has nothing there.
         let is_forgotten = *node_error == NodeError::SessionLost;
-        self.context.events.tell(self.number, NodeEvent::Down { is_forgotten });
+        self.context.events.deliver(self.number, NodeEvent::Down { is_forgotten });
         self.context.status.notify_waiters();
-        self.context.idle.tell();
+        self.context.idle.notify();
     }
 
-    /// The node can be asked for locks from now on.
+    /// Locks can be requested from the node from now on.
     pub(crate) fn come_up(&self) {
         self.outbox().phase = Phase::Up;
         self.tell(&Event::NodeUp { node: &self.target.label });
-        self.context.events.tell(self.number, NodeEvent::Up);
+        self.context.events.deliver(self.number, NodeEvent::Up);
         self.context.status.notify_waiters();
     }
 
-    /// Keeps the session alive, and learns the server's time; or looks at it again.
+    /// Renews the session and reads the server's time. A read-only client repeats the handshake.
     pub(crate) fn ping(self: &Arc<Self>, is_introduced: bool, now: Moment) {
         let mut outbox = self.outbox();
         if !outbox.is_open() {
@@ -156,27 +157,27 @@ impl Link {
         }
         let sender = Sender { client: self.context.client, session: outbox.session };
         let terms = SessionTerms { wall_ms: self.context.clock.wall_ms(), ..outbox.terms };
-        let Some(ping) = self.seat.renewal(Command::Ping { sender, terms }) else { return };
+        let Some(ping) = self.membership.renewal(Command::Ping { sender, terms }) else { return };
         let is_introduced = is_introduced && !self.context.is_read_only;
         let introduction = is_introduced.then(|| self.context.introduction());
         for command in std::iter::once(ping).chain(introduction) {
-            let inbox = Arc::new(Pulse { link: Arc::downgrade(self), sent_at: now });
+            let inbox = Arc::new(PingInbox { link: Arc::downgrade(self), sent_at: now });
             outbox.push(Request::to_inbox(command, self.number, inbox), now);
         }
-        // A server that hangs is noticed even if nobody asks it for anything.
-        outbox.watch();
+        // A server that hangs is noticed even if no request is sent to it.
+        outbox.monitor();
     }
 
-    /// The server's clock showed `time_us` at some time between `sent_at` and now.
+    /// The server's clock showed `time_us` between `sent_at` and now.
     pub(crate) fn note_time(&self, time_us: u64, sent_at: Moment, now: Moment) {
-        self.seat.know_time(time_us, sent_at);
+        self.membership.know_time(time_us, sent_at);
         let half = now.saturating_since(sent_at) / 2;
         self.context
             .events
-            .tell(self.number, NodeEvent::Time { time_us, at: sent_at.saturating_add(half) });
+            .deliver(self.number, NodeEvent::Time { time_us, at: sent_at.saturating_add(half) });
     }
 
-    /// Follows the round trip: down at once, up slowly, so that one stall does not count for much.
+    /// Follows the round trip: down immediately, up slowly, so that one stall has little effect.
     pub(crate) fn note_round_trip(&self, sample: Duration) {
         let sample = u64::try_from(sample.as_nanos()).unwrap_or(u64::MAX);
         let known = self.round_trip_ns.load(Ordering::Relaxed);
@@ -188,12 +189,12 @@ impl Link {
         self.round_trip_ns.store(next.max(1), Ordering::Relaxed);
     }
 
-    /// Why this cannot be sent now, if so.
+    /// Why this command cannot be sent now, if so.
     fn obstacle(&self, outbox: &Outbox, command: &Command, now: Moment) -> Option<NodeError> {
         if self.context.is_read_only && !command.is_read_only() {
             return Some(NodeError::Unsupported(IS_READ_ONLY.into()));
         }
-        let is_full = || outbox.waiting.len() >= WAITING_MAX;
+        let is_full = || outbox.unanswered.len() >= UNANSWERED_MAX;
         outbox.obstacle(command, now).or_else(|| is_full().then_some(NodeError::Overloaded))
     }
 
@@ -220,7 +221,7 @@ impl Node for Arc<Link> {
             return Pulled::Later;
         }
         let mut pulled = Pulled::Answered;
-        // One script runs several heartbeats, and all else goes by itself.
+        // One script runs several heartbeats. All other commands are sent separately.
         while let Some(request) = work.next(Command::is_heartbeat) {
             match self.obstacle(&outbox, &request.command, now) {
                 Some(node_error) => work.answer(request, Err(node_error), outbox.generation),
@@ -235,13 +236,13 @@ impl Node for Arc<Link> {
 
     fn flush(&self) {
         let mut outbox = self.outbox();
-        outbox.watch();
-        let Some(mut writing) = outbox.take_to_write_at_once() else {
+        outbox.monitor();
+        let Some(mut writing) = outbox.take_to_write_now() else {
             return;
         };
         drop(outbox);
 
-        // Nobody is woken if the socket is full: the driver takes over then.
+        // No waker is needed: if the socket is full, the driver takes over.
         let written = writing.poll(&mut Context::from_waker(Waker::noop()));
         let mut outbox = self.outbox();
         if let Poll::Ready(Err(error)) = written {
@@ -254,7 +255,7 @@ impl Node for Arc<Link> {
 
     fn flush_behind(&self) {
         let mut outbox = self.outbox();
-        outbox.watch();
+        outbox.monitor();
         let is_answer_due = outbox.is_answer_due();
         drop(outbox);
         if !is_answer_due {
@@ -284,18 +285,18 @@ impl Node for Arc<Link> {
 
     fn is_busy(&self) -> bool {
         let outbox = self.outbox();
-        outbox.has_work || !outbox.waiting.is_empty()
+        outbox.has_work || !outbox.unanswered.is_empty()
     }
 }
 
-/// Takes in the answers to what the link says by itself.
+/// Handles the answers to the link's own requests.
 #[derive(Debug)]
-struct Pulse {
+struct PingInbox {
     link: Weak<Link>,
     sent_at: Moment,
 }
 
-impl Inbox for Pulse {
+impl Inbox for PingInbox {
     fn handle_answer(
         self: Arc<Self>,
         _node: usize,
@@ -306,18 +307,18 @@ impl Inbox for Pulse {
         let Some(link) = self.link.upgrade() else { return };
         match answer {
             Ok(Reply::Attached { time_us }) => link.note_time(time_us, self.sent_at, now),
-            // It is what it was, or the link would be down.
+            // The node is unchanged, or the link would be down.
             Ok(Reply::Membership(membership::Reply::Info(_))) => {}
             Ok(_) | Err(_) => return,
         }
-        link.seat.hear_again();
+        link.membership.handle_renewal();
     }
 }
 
 const IS_READ_ONLY: &str = "this client is read-only: it does not acquire or release locks";
 
-/// How often a server is told anew who the client is.
-pub(crate) const INTRODUCED_EVERY_MS: u64 = 20_000;
+/// How often the description of the client is renewed.
+pub(crate) const INTRODUCTION_EVERY_MS: u64 = 20_000;
 
-/// The most requests of one link that can be unanswered.
-const WAITING_MAX: usize = 1 << 20;
+/// The maximum number of unanswered requests of one link.
+const UNANSWERED_MAX: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! What takes the place of the operating system's connections in a simulation.
+//! Replaces the operating system's connections in a simulation.
 
 use std::{fmt, io, pin::Pin};
 
@@ -10,7 +10,7 @@ pub trait Network: fmt::Debug + Send + Sync + 'static {
     fn connect(&self, host: &str, port: u16) -> Connecting;
 }
 
-/// A connection on its way.
+/// A connection attempt.
 pub type Connecting = Pin<Box<dyn Future<Output = io::Result<(Reader, Writer)>> + Send>>;
 
 /// The reading half of a connection.

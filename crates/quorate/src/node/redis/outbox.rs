@@ -1,8 +1,7 @@
-//! What one link has to send and what it waits for: a queue that nobody can reorder.
+//! The requests that one link sends, and those that are unanswered, in a fixed order.
 //!
-//! Bytes are written by whoever finds the link idle, so that a lone caller pays for no hop to
-//! another thread. When answers are outstanding, requests are gathered and the driver writes them
-//! together.
+//! A caller that finds the link idle writes the bytes itself, which saves a switch to another
+//! thread. While answers are outstanding, requests are queued and the driver writes them together.
 
 use std::{
     collections::VecDeque,
@@ -29,32 +28,32 @@ use crate::{error::NodeError, membership::Permit, node::Request};
 #[derive(Debug)]
 pub(crate) struct Outbox {
     pub(crate) phase: Phase,
-    /// Sent or about to be sent, in that order; replies come in the same order.
-    pub(crate) waiting: VecDeque<Waiting>,
+    /// Sent or about to be sent, in this order. Replies arrive in the same order.
+    pub(crate) unanswered: VecDeque<Unanswered>,
     pub(crate) scripts: Scripts,
-    /// With which every command is said that needs one.
+    /// The session that commands name.
     pub(crate) session: Session,
-    /// On which terms.
+    /// The terms of the session.
     pub(crate) terms: SessionTerms,
-    /// Why the node does not vote before another client comes: this one only looks.
+    /// Why the node does not vote before a read-write client connects.
     pub(crate) why_not_yet: Option<&'static str>,
     /// When the server last sent anything.
-    pub(crate) heard_at: Moment,
-    /// The driver has its timer set and will look after silence.
-    pub(crate) is_watched: bool,
-    /// Counts connections: a writer of an older one is not taken back.
+    pub(crate) received_at: Moment,
+    /// The driver's timer is set and detects silence.
+    pub(crate) is_monitored: bool,
+    /// Counts connections: the writer of an older connection is not taken back.
     pub(crate) generation: u64,
-    /// What a write by a caller ran into.
+    /// The error of a caller's write.
     pub(crate) broken: Option<io::Error>,
     pub(crate) driver: Option<Waker>,
-    /// The client's machine has more for us, which the driver takes when it writes next.
+    /// The client's machine has more requests, which the driver takes when it writes next.
     pub(crate) has_work: bool,
     bytes: Vec<u8>,
-    /// How many of those that wait are in `bytes`: nobody has begun to write them.
+    /// How many of the unanswered requests are in `bytes`, not yet being written.
     gathered: usize,
-    /// Bytes were written that the stream may still keep to itself.
+    /// Bytes were written that the stream may still buffer.
     is_unflushed: bool,
-    /// Absent while down, and while somebody writes.
+    /// Absent while the link is down, and while a task writes.
     writer: Option<Writer>,
 }
 
@@ -62,8 +61,8 @@ pub(crate) struct Outbox {
 #[derive(Debug)]
 pub(crate) enum Phase {
     Up,
-    /// The node's quarantine has just ended. Until then it is not asked for locks: their holders
-    /// give it back their keys first.
+    /// The node's quarantine has just ended. Until then no locks are requested from it: holders
+    /// renew their leases there first.
     Recovering {
         until: Moment,
     },
@@ -76,12 +75,12 @@ pub(crate) enum Phase {
     Closed,
 }
 
-/// A request whose answer is awaited.
+/// A request without an answer.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct Unanswered {
     pub(crate) request: Request,
     pub(crate) queued_at: Moment,
-    /// The script went as text.
+    /// The script was sent as text.
     is_by_text: bool,
 }
 
@@ -89,13 +88,13 @@ impl Outbox {
     pub(crate) fn new(prefix: Arc<str>, now: Moment) -> Self {
         Self {
             phase: Phase::Down(NodeError::Connecting),
-            waiting: VecDeque::new(),
+            unanswered: VecDeque::new(),
             scripts: Scripts::new(prefix),
             session: Session::UNSET,
             terms: SessionTerms::without_membership(0),
             why_not_yet: None,
-            heard_at: now,
-            is_watched: false,
+            received_at: now,
+            is_monitored: false,
             generation: 0,
             broken: None,
             driver: None,
@@ -107,7 +106,7 @@ impl Outbox {
         }
     }
 
-    /// A new connection is attached.
+    /// Begins a new connection.
     pub(crate) fn open(
         &mut self,
         writer: Writer,
@@ -121,7 +120,7 @@ impl Outbox {
         self.session = session;
         self.terms = terms;
         self.why_not_yet = None;
-        self.heard_at = now;
+        self.received_at = now;
         self.broken = None;
         self.bytes.clear();
         self.gathered = 0;
@@ -130,19 +129,19 @@ impl Outbox {
         self.generation += 1;
     }
 
-    /// The connection is gone. Returns what will never be answered.
-    pub(crate) fn close(&mut self, phase: Phase) -> VecDeque<Waiting> {
+    /// The connection has ended. Returns the requests that will never be answered.
+    pub(crate) fn close(&mut self, phase: Phase) -> VecDeque<Unanswered> {
         self.phase = phase;
         self.writer = None;
         self.generation += 1;
-        self.is_watched = false;
+        self.is_monitored = false;
         self.has_work = false;
         self.bytes.clear();
         self.gathered = 0;
-        std::mem::take(&mut self.waiting)
+        std::mem::take(&mut self.unanswered)
     }
 
-    /// Why this cannot be sent now, if so.
+    /// Why this command cannot be sent now, if so.
     pub(crate) fn obstacle(&self, command: &Command, now: Moment) -> Option<NodeError> {
         match &self.phase {
             Phase::Recovering { .. } if !command.is_acquire() => None,
@@ -155,7 +154,7 @@ impl Outbox {
         matches!(self.phase, Phase::Up | Phase::Recovering { .. })
     }
 
-    /// Why no lock can be asked for now, if so.
+    /// Why no lock can be requested now, if so.
     pub(crate) fn node_error(&self, now: Moment) -> Option<NodeError> {
         match &self.phase {
             Phase::Up => None,
@@ -171,7 +170,7 @@ impl Outbox {
         }
     }
 
-    /// Whether a node that is looked at again is what it was.
+    /// Whether a renewed handshake shows the same node as before.
     pub(crate) fn is_as_before(
         &self,
         command: &Command,
@@ -181,92 +180,92 @@ impl Outbox {
         Permit::is_kept(found, command, answer.as_ref().ok())
     }
 
-    /// Puts a request at the end of the queue.
+    /// Appends a request to the queue.
     pub(crate) fn push(&mut self, mut request: Request, now: Moment) {
         request.command.set_session(self.session);
         let script = Script::of(&request.command);
         let is_by_text = script.is_some_and(|script| self.scripts.digest(script).is_none());
         write_command(&mut self.bytes, &request.command, &self.scripts);
         self.gathered += 1;
-        self.waiting.push_back(Waiting { request, queued_at: now, is_by_text });
+        self.unanswered.push_back(Unanswered { request, queued_at: now, is_by_text });
     }
 
-    /// The server has forgotten the script of this request. Sends it again as text, behind what was
-    /// queued meanwhile, where that order does not matter: a `Free` or a `Release` for good is the
-    /// last that is said for its owner, and a look changes nothing. Most else is handed back,
-    /// since it would run later than what its sender asked for afterwards.
-    pub(crate) fn push_again(&mut self, waiting: Waiting) -> Option<Waiting> {
-        let command = &waiting.request.command;
+    /// The server has forgotten the script of this request. Sends it again as text, behind the
+    /// requests that were queued meanwhile, if that order does not matter: a `DeleteKey` or a final
+    /// `Release` is the last command for its owner, and a read changes nothing. Most other requests
+    /// are returned, since they would run after later requests of their sender.
+    pub(crate) fn push_again(&mut self, unanswered: Unanswered) -> Option<Unanswered> {
+        let command = &unanswered.request.command;
         if let Some(script) = Script::of(command) {
             self.scripts.set_forgotten(script, true);
         }
         match command {
-            // A server that has no script for its text will not have it next time either.
-            _ if waiting.is_by_text => Some(waiting),
+            // A server that does not accept the text will not accept it next time either.
+            _ if unanswered.is_by_text => Some(unanswered),
             Command::DeleteKey { .. }
             | Command::Release { yields: None, .. }
             | Command::Check { .. }
             | Command::ReadKey { .. }
             | Command::Inspect { .. }
             | Command::List { .. } => {
-                self.write_again(waiting);
+                self.write_again(unanswered);
                 None
             }
-            // Nothing but its end may have been said for an owner behind its question.
+            // Only the release of the owner may have been sent after its request.
             Command::Acquire { request: AcquireRequest { owner, .. }, .. }
             | Command::SetKey { owner, .. }
                 if !self.is_released(owner) =>
             {
-                self.write_again(waiting);
+                self.write_again(unanswered);
                 None
             }
-            // A fence that is to be confirmed does nothing behind that end: it takes no key again.
+            // A confirmation of a fence has no effect after that release: it never creates a key.
             Command::Extend { entries, .. } => match &**entries {
                 [only] if !only.may_heal => {
-                    self.write_again(waiting);
+                    self.write_again(unanswered);
                     None
                 }
-                _ => Some(waiting),
+                _ => Some(unanswered),
             },
-            _ => Some(waiting),
+            _ => Some(unanswered),
         }
     }
 
     fn is_released(&self, wanted: &Owner) -> bool {
-        let mut entries = self.waiting.iter().flat_map(|it| it.request.command.entries());
+        let mut entries = self.unanswered.iter().flat_map(|it| it.request.command.entries());
         entries.any(|entry| match entry {
             Command::Release { owner, .. } | Command::DeleteKey { owner, .. } => owner == wanted,
             _ => false,
         })
     }
 
-    fn write_again(&mut self, waiting: Waiting) {
-        write_command(&mut self.bytes, &waiting.request.command, &self.scripts);
+    fn write_again(&mut self, unanswered: Unanswered) {
+        write_command(&mut self.bytes, &unanswered.request.command, &self.scripts);
         self.gathered += 1;
-        self.waiting.push_back(Waiting { is_by_text: true, ..waiting });
+        self.unanswered.push_back(Unanswered { is_by_text: true, ..unanswered });
     }
 
-    /// True if an answer is due to something that was written, or is being written. The driver
-    /// writes what was gathered when it comes.
+    /// True if a request that was written, or is being written, is unanswered. The driver writes
+    /// the queued requests when its answer arrives.
     pub(crate) fn is_answer_due(&self) -> bool {
-        self.waiting.len() > self.gathered
+        self.unanswered.len() > self.gathered
     }
 
-    /// A caller has something to send. Returns true if the link is busy, and the driver is to send
-    /// it together with more.
+    /// A caller has a request. Returns true if the link is busy and the driver sends it together
+    /// with others.
     pub(crate) fn leave_work(&mut self) -> bool {
-        let is_left = self.is_open() && self.waiting.len() > WRITE_AT_ONCE_MAX;
+        let is_left = self.is_open() && self.unanswered.len() > WRITE_NOW_MAX;
         self.has_work |= is_left;
         is_left
     }
 
-    /// Takes out writer and bytes if the caller should write them now.
-    pub(crate) fn take_to_write_at_once(&mut self) -> Option<Writing> {
+    /// Takes writer and bytes if the caller should write them now.
+    pub(crate) fn take_to_write_now(&mut self) -> Option<Writing> {
         if self.bytes.is_empty() && !self.has_work {
             return None;
         }
-        if self.has_work || self.waiting.len() > WRITE_AT_ONCE_MAX {
-            // Whoever writes now will see what we queued; if nobody does, the driver must.
+        if self.has_work || self.unanswered.len() > WRITE_NOW_MAX {
+            // A task that writes now sends what was queued. If no task writes, the driver must.
             if self.writer.is_some() {
                 self.wake_driver();
             }
@@ -275,7 +274,7 @@ impl Outbox {
         self.take_to_write()
     }
 
-    /// Takes out writer and bytes, if there is anything to write and nobody else writes.
+    /// Takes writer and bytes, if there is anything to write and no other task writes.
     pub(crate) fn take_to_write(&mut self) -> Option<Writing> {
         if self.bytes.is_empty() && !self.is_unflushed {
             return None;
@@ -287,7 +286,7 @@ impl Outbox {
         Some(Writing { writer, bytes, written: 0, is_flushed: false, generation })
     }
 
-    /// A write failed: the driver will see to it, unless that connection is gone anyway.
+    /// A write failed. The driver handles it, unless that connection has ended.
     pub(crate) fn handle_broken(&mut self, writing: &Writing, error: io::Error) {
         if writing.generation == self.generation {
             self.broken.get_or_insert(error);
@@ -295,7 +294,7 @@ impl Outbox {
         }
     }
 
-    /// Takes back what was taken out to write. Returns true if there is more to write.
+    /// Returns the writer. The result is true if there is more to write.
     pub(crate) fn give_back(&mut self, writing: Writing) -> bool {
         if writing.generation != self.generation {
             return false;
@@ -314,9 +313,9 @@ impl Outbox {
         self.has_work || !self.bytes.is_empty() || self.is_unflushed
     }
 
-    /// Sees to it that the driver looks after silence.
-    pub(crate) fn watch(&mut self) {
-        if !std::mem::replace(&mut self.is_watched, true) {
+    /// Makes the driver detect silence.
+    pub(crate) fn monitor(&mut self) {
+        if !std::mem::replace(&mut self.is_monitored, true) {
             self.wake_driver();
         }
     }
@@ -328,8 +327,8 @@ impl Outbox {
     }
 }
 
-/// Why a node whose guard has ended is not asked for locks yet.
-const RECOVERING: &str = "holders renew their locks there before others ask for them";
+/// Why locks are not requested yet from a node whose quarantine has ended.
+const RECOVERING: &str = "holders renew their leases before other clients request locks";
 
 /// The writing half of a connection.
 pub(crate) struct Writer(pub(crate) Box<dyn AsyncWrite + Send + Sync + Unpin>);
@@ -340,7 +339,7 @@ impl std::fmt::Debug for Writer {
     }
 }
 
-/// Bytes on their way to the socket.
+/// Bytes that are being written.
 pub(crate) struct Writing {
     writer: Writer,
     bytes: Vec<u8>,
@@ -350,7 +349,7 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// Writes as much as the socket takes. `Pending` wakes `cx` when it takes more.
+    /// Writes as much as the socket accepts. `Pending` wakes `cx` when it accepts more.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.bytes.len() {
             let rest = &self.bytes[self.written..];
@@ -361,18 +360,18 @@ impl Writing {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        // A plain socket has nothing to flush; TLS keeps records that the socket did not take.
+        // A plain socket needs no flush. TLS buffers records that the socket did not accept.
         let flushed = Pin::new(&mut *self.writer.0).poll_flush(cx);
         self.is_flushed = matches!(flushed, Poll::Ready(Ok(())));
         flushed
     }
 }
 
-/// A caller writes by itself while no more requests than this are unanswered. More of them mean
-/// that the link is busy, and gathering pays.
-const WRITE_AT_ONCE_MAX: usize = 2;
+/// A caller writes by itself while at most this many requests are unanswered. More of them mean
+/// that the link is busy, and batching pays.
+const WRITE_NOW_MAX: usize = 2;
 
-/// A buffer that grew larger than this in a burst is not kept.
+/// A buffer that grew larger in a burst is dropped.
 const BYTES_KEPT_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
@@ -383,9 +382,9 @@ mod tests {
     use crate::node::Inbox;
 
     #[derive(Debug)]
-    struct Deaf;
+    struct Ignored;
 
-    impl Inbox for Deaf {
+    impl Inbox for Ignored {
         fn handle_answer(
             self: Arc<Self>,
             _node: usize,
@@ -404,26 +403,26 @@ mod tests {
 
     fn push(outbox: &mut Outbox) {
         let command = Command::ReadKey { name: Name::parse("a", "").expect("valid") };
-        outbox.push(Request::to_inbox(command, 0, Arc::new(Deaf)), Moment::ZERO);
+        outbox.push(Request::to_inbox(command, 0, Arc::new(Ignored)), Moment::ZERO);
     }
 
-    /// The driver is not woken while somebody else writes.
+    /// The driver is not woken while another task writes.
     #[test]
-    fn work_that_is_left_while_somebody_writes_is_not_forgotten() {
+    fn work_left_during_a_write_is_sent() {
         let mut outbox = Outbox::new("quorate:".into(), Moment::ZERO);
         open(&mut outbox);
         assert!(!outbox.leave_work(), "the link is idle");
         (0..3).for_each(|_| push(&mut outbox));
         let mut writing = outbox.take_to_write().expect("there are three");
         assert!(outbox.leave_work(), "three answers are due");
-        assert!(outbox.take_to_write_at_once().is_none(), "somebody writes");
+        assert!(outbox.take_to_write_now().is_none(), "another task writes");
         assert!(writing.poll(&mut Context::from_waker(Waker::noop())).is_ready());
         assert!(outbox.give_back(writing), "the writer takes the work that was left");
     }
 
-    /// Two who come at the same time must not each leave the writing to the other.
+    /// Two concurrent callers must not each leave the writing to the other.
     #[test]
-    fn what_nobody_has_begun_to_write_is_not_waited_for() {
+    fn unwritten_requests_are_not_waited_for() {
         let mut outbox = Outbox::new("quorate:".into(), Moment::ZERO);
         open(&mut outbox);
         push(&mut outbox);
@@ -431,11 +430,11 @@ mod tests {
         push(&mut outbox);
         assert!(!outbox.is_answer_due(), "neither is written");
         let writing = outbox.take_to_write().expect("there are two");
-        assert!(outbox.is_answer_due(), "somebody writes them");
+        assert!(outbox.is_answer_due(), "they are being written");
         push(&mut outbox);
         assert!(outbox.is_answer_due());
         assert!(outbox.give_back(writing), "the third is not written");
-        outbox.waiting.drain(..2);
+        outbox.unanswered.drain(..2);
         assert!(!outbox.is_answer_due(), "both are answered");
         outbox.close(Phase::Closed);
         open(&mut outbox);

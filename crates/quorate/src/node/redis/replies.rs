@@ -24,12 +24,12 @@ impl<'a> Replies<'a> {
         Self { stream, target, bytes: Vec::new(), used: 0 }
     }
 
-    /// The first byte that came, if any did.
+    /// The first received byte.
     pub(super) fn first(&self) -> Option<u8> {
         self.bytes.first().copied()
     }
 
-    /// What came behind the replies that were read.
+    /// The bytes after the replies that were read.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         self.bytes.split_off(self.used)
     }
@@ -38,7 +38,7 @@ impl<'a> Replies<'a> {
         self.stream.writer.write_all(request).await.map_err(|error| lost(&error))
     }
 
-    /// Reads until there is a whole reply.
+    /// Reads until a whole reply is available.
     pub(super) async fn fill(&mut self) -> Result<(Frame, usize), NodeError> {
         loop {
             if let Some(found) = Frame::decode(&self.bytes[self.used..])? {
@@ -51,7 +51,7 @@ impl<'a> Replies<'a> {
         }
     }
 
-    /// The next reply, with the bytes that it points into.
+    /// The next reply, with the bytes that it refers to.
     pub(super) async fn next(&mut self) -> Result<(Frame, &[u8]), NodeError> {
         loop {
             let (frame, len) = self.fill().await?;
@@ -63,15 +63,15 @@ impl<'a> Replies<'a> {
         }
     }
 
-    /// The answer to a subscription, which is a push, or an error.
+    /// The answer to a subscription: a push, or an error.
     pub(super) async fn expect_subscribed(&mut self) -> Result<(), NodeError> {
         let (frame, len) = self.fill().await?;
         let bytes = &self.bytes[self.used..self.used + len];
         self.used += len;
         match frame.error(bytes) {
-            Some(error) => Err(NodeError::from_reply(&blotted(&error, self.target))),
+            Some(error) => Err(NodeError::from_reply(&without_password(&error, self.target))),
             None if frame.is_push() => Ok(()),
-            None => Err(NodeError::Protocol("a subscription was expected while attaching".into())),
+            None => Err(NodeError::Protocol("expected a subscription while attaching".into())),
         }
     }
 
@@ -86,7 +86,7 @@ impl<'a> Replies<'a> {
         let number = |text: &String| text.parse::<u64>().ok();
         match texts.iter().map(number).collect::<Option<Vec<_>>>().as_deref() {
             Some([seconds, micros]) => Ok(seconds.saturating_mul(1_000_000) + micros),
-            _ => Err(NodeError::Protocol("a time was expected while attaching".into())),
+            _ => Err(NodeError::Protocol("expected a time while attaching".into())),
         }
     }
 
@@ -99,15 +99,13 @@ impl<'a> Replies<'a> {
         let target = self.target;
         let (frame, bytes) = self.next().await?;
         match (frame.error(bytes), frame.number()) {
-            (Some(error), _) => Err(NodeError::from_reply(&blotted(&error, target))),
+            (Some(error), _) => Err(NodeError::from_reply(&without_password(&error, target))),
             (None, Some(number)) => Ok(number),
-            (None, None) => {
-                Err(NodeError::Protocol("a number was expected while attaching".into()))
-            }
+            (None, None) => Err(NodeError::Protocol("expected a number while attaching".into())),
         }
     }
 
-    /// The digests of the scripts that were left with the server.
+    /// The digests of the scripts that were loaded.
     pub(super) async fn expect_loads(
         &mut self,
         left: &[Script],
@@ -123,12 +121,12 @@ impl<'a> Replies<'a> {
         let target = self.target;
         let (frame, bytes) = self.next().await?;
         if let Some(error) = frame.error(bytes) {
-            return Err(NodeError::from_reply(&blotted(&error, target)));
+            return Err(NodeError::from_reply(&without_password(&error, target)));
         }
         let owned = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
         match frame.texts(bytes) {
             Some(texts) => Ok(texts.into_iter().map(owned).collect()),
-            None => Err(NodeError::Protocol("a list was expected while attaching".into())),
+            None => Err(NodeError::Protocol("expected a list while attaching".into())),
         }
     }
 
@@ -136,18 +134,18 @@ impl<'a> Replies<'a> {
         let target = self.target;
         let (frame, bytes) = self.next().await?;
         if let Some(error) = frame.error(bytes) {
-            return Err(NodeError::from_reply(&blotted(&error, target)));
+            return Err(NodeError::from_reply(&without_password(&error, target)));
         }
         match frame.text(bytes) {
             Some(text) => Ok(String::from_utf8_lossy(text).into_owned()),
-            None => Err(NodeError::Protocol("a text was expected while attaching".into())),
+            None => Err(NodeError::Protocol("expected a text while attaching".into())),
         }
     }
 }
 
-/// A server's text without the password: some peers echo what they were sent. This comes before
-/// the text is cut, or a part of the password could be left.
-pub(super) fn blotted(text: &str, target: &Target) -> String {
+/// Removes the password from a server's text: some servers echo their input. This must come before
+/// the text is cut, or a part of the password could remain.
+pub(super) fn without_password(text: &str, target: &Target) -> String {
     match target.password.as_ref().map(Secret::expose) {
         Some(password) if !password.is_empty() => text.replace(password, "***"),
         Some(_) | None => text.to_owned(),

@@ -1,4 +1,4 @@
-//! The scripts that run on a server, and the names under which it keeps them.
+//! The scripts that run on a server, and the digests by which they are called.
 
 use std::sync::{Arc, OnceLock};
 
@@ -30,16 +30,16 @@ pub(crate) enum Script {
 }
 
 impl Script {
-    /// Those of classic mode without membership.
+    /// The scripts of classic mode without membership.
     pub(super) const CLASSIC: &[Self] =
         &[Self::Adopt, Self::DeleteKey, Self::ExtendKeys, Self::ReadKey];
 
-    /// Those of classic mode with membership.
+    /// The scripts of classic mode with membership.
     pub(super) const CLASSIC_MEMBERS: &[Self] =
         &[Self::SetKey, Self::Adopt, Self::DeleteKey, Self::ExtendKeys, Self::ReadKey, Self::Ping];
 
-    /// Those of the default mode.
-    pub(super) const LINE: &[Self] = &[
+    /// The scripts of the default mode.
+    pub(super) const QUEUE: &[Self] = &[
         Self::Adopt,
         Self::ReadKey,
         Self::Attach,
@@ -52,7 +52,7 @@ impl Script {
 
     const COUNT: usize = Self::List as usize + 1;
 
-    /// The script that carries a command out, if it is not a plain command of the server.
+    /// The script that executes a command, or `None` for a plain command of the server.
     pub(crate) const fn of(command: &Command) -> Option<Self> {
         match command {
             Command::SetKey { sender: Some(_), .. } => Some(Self::SetKey),
@@ -66,7 +66,7 @@ impl Script {
             Command::Acquire { .. } => Some(Self::Acquire),
             Command::Release { .. } => Some(Self::Release),
             Command::Extend { .. } => Some(Self::Extend),
-            // Nothing else is sent as a batch.
+            // Only heartbeats are sent as a batch.
             Command::Batch(_) => Some(Self::Heartbeat),
             Command::Membership(command) => Some(Self::of_membership(command)),
             Command::Inspect { .. } => Some(Self::Inspect),
@@ -116,8 +116,8 @@ impl Script {
     }
 }
 
-/// The text of a file with the parts that it names in a line like `-- parts: order, shares`. A
-/// server takes a script as one text, and what several of them do should be written once.
+/// The text of a file with the parts that it includes with a line like `-- parts: order, shares`. A
+/// server takes a script as one text, and shared code should be written once.
 fn with_parts(file: &str) -> String {
     let mut text = String::with_capacity(2 * file.len());
     for line in file.lines() {
@@ -145,14 +145,14 @@ fn part(name: &str) -> &'static str {
     }
 }
 
-/// Leaves scripts with a server, to be called by their digests.
+/// Loads scripts into a server, so that they can be called by digest.
 pub(super) fn write_loads(out: &mut Vec<u8>, scripts: &[Script]) {
     for script in scripts {
         write_words(out, &[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
     }
 }
 
-/// How one server is spoken to: what it knows of the scripts, and how the keys of ours begin.
+/// The scripts that one server has, and the prefix of Quorate's keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Scripts {
     known: [Known; Script::COUNT],
@@ -160,26 +160,26 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
-    /// A server of which nothing is known yet.
+    /// A server without scripts.
     pub(crate) fn new(prefix: Arc<str>) -> Self {
         Self { known: Default::default(), prefix }
     }
 
-    /// The server keeps the script under this digest, as it told at the attach.
+    /// Records the digest that the server reported at the attach.
     pub(crate) fn set(&mut self, script: Script, digest: String) {
         self.known[script as usize] = Known { digest, is_forgotten: false };
     }
 
-    /// The server has forgotten the script: it is sent as text until an answer shows that the
-    /// server knows it again.
+    /// Records whether the server has forgotten the script. It is sent as text until an answer
+    /// shows that the server has it again.
     pub(crate) const fn set_forgotten(&mut self, script: Script, is_forgotten: bool) {
         self.known[script as usize].is_forgotten = is_forgotten;
     }
 
-    /// The digest by which the script can be called; `None` if it must go as text.
+    /// The digest by which the script can be called. `None` if it must be sent as text.
     pub(crate) fn digest(&self, script: Script) -> Option<&str> {
         let known = &self.known[script as usize];
-        // Some are never loaded: an answer to their text does not tell a digest.
+        // Some scripts are never loaded: the answer to a script's text does not contain its digest.
         (!known.is_forgotten && !known.digest.is_empty()).then_some(&known.digest)
     }
 

@@ -1,31 +1,31 @@
-//! Addresses of servers: parsed once, and shown without secrets ever after.
+//! Addresses of servers, parsed once and displayed without secrets.
 
 use std::{fmt, path::PathBuf};
 
 use url::Url;
 
-/// Where a server is and how to log in.
+/// The address of a server and the login.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    pub(crate) place: Position,
+    pub(crate) endpoint: Endpoint,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) database: u32,
     pub(crate) is_tls: bool,
-    /// The address for people: without user and password.
+    /// The address for people, without user and password.
     pub(crate) label: String,
 }
 
-/// Where a server listens.
+/// The address where a server listens.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Position {
+pub(crate) enum Endpoint {
     /// A host name or address, and a port.
     Tcp(String, u16),
     /// A socket in the file system.
     Unix(PathBuf),
 }
 
-/// A text that is never shown.
+/// A text that is never displayed.
 #[derive(Clone)]
 pub(crate) struct Secret(String);
 
@@ -42,15 +42,15 @@ impl fmt::Debug for Secret {
 }
 
 impl Target {
-    /// Understands `redis://`, `rediss://`, `valkey://`, `valkeys://` and `unix://` addresses.
+    /// Parses `redis://`, `rediss://`, `valkey://`, `valkeys://` and `unix://` addresses.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        // One that is hidden in an address would be lost, or be shown to whoever reads a log.
+        // Url::parse would drop some control characters. Others would be printed into logs.
         if text.chars().any(char::is_control) {
-            return Err("there is a control character in it".into());
+            return Err("the address contains a control character".into());
         }
         let url = Url::parse(text).map_err(|error| format!("{error}; write {EXAMPLE}"))?;
         if url.fragment().is_some() {
-            return Err("no part after '#' is understood (write '%23' in a password)".into());
+            return Err("a part after '#' is not supported (write '%23' in a password)".into());
         }
         match url.scheme() {
             "redis" | "valkey" => Self::parse_tcp(&url, false),
@@ -62,15 +62,15 @@ impl Target {
     }
 
     fn parse_tcp(url: &Url, is_tls: bool) -> Result<Self, String> {
-        let host = url.host_str().filter(|host| !host.is_empty()).ok_or("there is no host")?;
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or("the host is missing")?;
         let port = url.port().unwrap_or(DEFAULT_PORT);
         if port == 0 {
             return Err("port 0 cannot be connected to".into());
         }
         if url.query().is_some() {
-            return Err("no options after '?' are known (write '%3F' in a password)".into());
+            return Err("no options after '?' are supported (write '%3F' in a password)".into());
         }
-        // Whoever writes it in capitals means the same place among the nodes.
+        // Host names are case-insensitive, and a node must have one label.
         let host = host.to_ascii_lowercase();
         let database = match url.path().trim_start_matches('/') {
             "" => 0,
@@ -83,8 +83,8 @@ impl Target {
             0 => format!("{scheme}://{host}:{port}"),
             number => format!("{scheme}://{host}:{port}/{number}"),
         };
-        let place = Position::Tcp(host.trim_matches(['[', ']']).to_owned(), port);
-        let target = Self::new(place, user, password, database, label)?;
+        let endpoint = Endpoint::Tcp(host.trim_matches(['[', ']']).to_owned(), port);
+        let target = Self::new(endpoint, user, password, database, label)?;
         Ok(Self { is_tls, ..target })
     }
 
@@ -94,11 +94,11 @@ impl Target {
         }
         let path = decode(url.path())?;
         if path.is_empty() || path == "/" {
-            return Err("there is no path to a socket".into());
+            return Err("there is no path of a socket".into());
         }
-        // The nodes write addresses down line by line.
+        // Nodes store one address per line.
         if path.chars().any(char::is_control) {
-            return Err("there is a control character in the path".into());
+            return Err("the address contains a control character in the path".into());
         }
         let (mut user, mut password, mut number) = (None, None, 0);
         for (key, value) in url.query_pairs() {
@@ -106,32 +106,32 @@ impl Target {
                 "db" => number = database(&value)?,
                 "user" => user = Some(value.into_owned()),
                 "pass" => password = Some(value.into_owned()),
-                _ => return Err("unknown option; known are db, user and pass".into()),
+                _ => return Err("unknown option: use db, user or pass".into()),
             }
         }
         let label = match number {
             0 => format!("unix://{path}"),
             number => format!("unix://{path}?db={number}"),
         };
-        Self::new(Position::Unix(path.into()), user, password, number, label)
+        Self::new(Endpoint::Unix(path.into()), user, password, number, label)
     }
 
     fn new(
-        place: Position,
+        endpoint: Endpoint,
         user: Option<String>,
         password: Option<String>,
         database: u32,
         label: String,
     ) -> Result<Self, String> {
         if user.is_some() && password.is_none() {
-            return Err("there is a user but no password".into());
+            return Err("there is a user, but no password".into());
         }
-        Ok(Self { place, user, password: password.map(Secret), database, is_tls: false, label })
+        Ok(Self { endpoint, user, password: password.map(Secret), database, is_tls: false, label })
     }
 }
 
-/// An address for people. What cannot be understood may have a password anywhere, so nothing of it
-/// is shown but the scheme.
+/// An address for people. An invalid address may have a password anywhere, so only its scheme is
+/// shown.
 pub(crate) fn blot(text: &str) -> String {
     match (Target::parse(text), text.split_once("://")) {
         (Ok(target), _) => target.label,
@@ -141,7 +141,7 @@ pub(crate) fn blot(text: &str) -> String {
 }
 
 fn database(digits: &str) -> Result<u32, String> {
-    // What stands there may be a part of a password that was not percent-encoded.
+    // Do not quote the text: it may be part of a password that was not percent-encoded.
     digits.parse().map_err(|_| "what follows the host is not a database number".into())
 }
 
@@ -164,39 +164,39 @@ mod tests {
     }
 
     #[test]
-    fn addresses_with_all_their_parts_are_understood() {
+    fn addresses_are_parsed_with_all_their_parts() {
         let plain = parse("redis://Example.COM");
-        assert_eq!(plain.place, Position::Tcp("example.com".into(), 6379));
+        assert_eq!(plain.endpoint, Endpoint::Tcp("example.com".into(), 6379));
         assert_eq!((plain.user, plain.database), (None, 0));
 
         let full = parse("valkey://app:p%40ss%2F@10.0.0.1:7000/3");
-        assert_eq!(full.place, Position::Tcp("10.0.0.1".into(), 7000));
+        assert_eq!(full.endpoint, Endpoint::Tcp("10.0.0.1".into(), 7000));
         assert_eq!(full.user.as_deref(), Some("app"));
         assert_eq!(full.password.unwrap().expose(), "p@ss/");
         assert_eq!((full.database, &*full.label), (3, "redis://10.0.0.1:7000/3"));
 
         assert_eq!(parse("redis://:pw@h").user, None);
-        assert_eq!(parse("redis://[::1]:7").place, Position::Tcp("::1".into(), 7));
+        assert_eq!(parse("redis://[::1]:7").endpoint, Endpoint::Tcp("::1".into(), 7));
 
         let socket = parse("unix:///run/my%20redis.sock?db=2&user=u&pass=s");
-        assert_eq!(socket.place, Position::Unix("/run/my redis.sock".into()));
+        assert_eq!(socket.endpoint, Endpoint::Unix("/run/my redis.sock".into()));
         assert_eq!((socket.user.as_deref(), socket.database), (Some("u"), 2));
     }
 
     #[test]
-    fn an_address_has_one_label_however_it_is_written() {
+    fn equivalent_addresses_have_one_label() {
         let label = |text: &str| parse(text).label;
         assert_eq!(label("redis://Example.COM"), "redis://example.com:6379");
         assert_eq!(label("valkey://EXAMPLE.com:6379/0"), "redis://example.com:6379");
         assert_eq!(label("redis://[::AB]:7/2"), "redis://[::ab]:7/2");
-        // Databases are told apart, and what is secret is left out.
+        // Labels distinguish databases and contain no secrets.
         assert_eq!(label("unix:///Run/s?db=0"), "unix:///Run/s");
         assert_eq!(label("unix:///Run/s?db=1&user=u&pass=p"), "unix:///Run/s?db=1");
         assert_ne!(label("unix:///Run/s?db=1"), label("unix:///Run/s?db=2"));
     }
 
     #[test]
-    fn each_bad_address_says_what_is_wrong() {
+    fn invalid_address_is_rejected_with_the_reason() {
         let cases = [
             ("10.0.0.1", "write redis://"),
             ("localhost:6379", "unknown scheme"),

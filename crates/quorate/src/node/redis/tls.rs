@@ -1,4 +1,4 @@
-//! TLS to a server: which certificates are trusted, and who we are.
+//! TLS connections: trusted certificates and the client's certificate.
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -16,10 +16,10 @@ use tokio_rustls::{
 
 use crate::error::NodeError;
 
-/// Which servers are trusted over TLS, and with which certificate we show who we are.
+/// The servers to trust over TLS, and the certificate of the client.
 ///
-/// It counts for nodes with a `rediss://` address. The name or address in the URL must be in the
-/// server's certificate; there is no way to turn that off.
+/// It applies to nodes with a `rediss://` address. The server's certificate must contain the name
+/// or address in the URL. This check cannot be disabled.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Trusts what the operating system trusts, and shows no certificate.
+    /// Trusts the certificates that the operating system trusts. Presents no client certificate.
     ///
     /// # Examples
     ///
@@ -54,7 +54,7 @@ impl Tls {
         Self::default()
     }
 
-    /// Trusts these certificates, in PEM form, and no others.
+    /// Trusts only these certificates, in PEM form.
     ///
     /// # Examples
     ///
@@ -67,7 +67,8 @@ impl Tls {
         self
     }
 
-    /// Shows this certificate (with its chain) to servers that ask for one; both in PEM form.
+    /// Presents this certificate (with its chain) to servers that request one. Both are in PEM
+    /// form.
     ///
     /// # Examples
     ///
@@ -114,7 +115,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Makes TLS streams.
+/// Opens TLS streams.
 #[derive(Clone)]
 pub(crate) struct Connector(TlsConnector);
 
@@ -140,7 +141,7 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// What went wrong, in words that say what to do.
+/// Describes a TLS error and what to do.
 pub(crate) fn node_error(error: &io::Error) -> NodeError {
     let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let text = match cause {
@@ -179,8 +180,8 @@ fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
 fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let found = found.map_err(|error| format!("{what}: {error}"))?;
-    if found.is_empty() { Err(format!("{what}: there is no certificate in it")) } else { Ok(found) }
+    if found.is_empty() { Err(format!("{what}: it contains no certificate")) } else { Ok(found) }
 }
 
-/// Less than the time to connect and attach, so that it is known what took so long.
+/// Shorter than the limit for connecting and attaching, so that the error names TLS as the cause.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(750);

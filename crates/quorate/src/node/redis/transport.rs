@@ -15,7 +15,7 @@ use tokio::{
 use super::tls::Connector;
 use super::{
     link::LinkContext,
-    target::{Position, Target},
+    target::{Endpoint, Target},
 };
 use crate::error::NodeError;
 
@@ -26,7 +26,7 @@ pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) struct Stream {
     pub(crate) reader: Reader,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Sync + Unpin>,
-    /// The same socket, to end it hard. A local socket has nothing on its way.
+    /// The same socket, to abort the connection. A Unix socket has no data in flight.
     pub(crate) socket: Option<OwnedFd>,
 }
 
@@ -39,43 +39,42 @@ impl Stream {
     }
 }
 
-/// What an error while reading or writing means. A server that speaks TLS 1.3 refuses a client's
-/// certificate only after the handshake.
+/// Converts an I/O error. A TLS 1.3 server rejects a client's certificate only after the handshake.
 #[cfg(feature = "tls")]
 pub(crate) fn lost(error: &std::io::Error) -> NodeError {
     super::tls::node_error(error)
 }
 
-/// What an error while reading or writing means.
+/// Converts an I/O error.
 #[cfg(not(feature = "tls"))]
 pub(crate) fn lost(error: &std::io::Error) -> NodeError {
     NodeError::ConnectionLost(error.to_string())
 }
 
-/// What is still on its way to a server that does not answer shall not arrive after what is sent to
-/// it on the next connection: the close that follows throws it away.
+/// Makes the following close discard unsent data, so that it cannot arrive at a server that does
+/// not answer after the data of the next connection.
 pub(crate) fn give_up(socket: &OwnedFd) {
-    // If the socket is broken already, there is nothing to throw away.
+    // A socket that is already broken has nothing to discard.
     let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
 }
 
-/// What makes connections trusted, where an address asks for that.
+/// The TLS settings, for addresses that require TLS.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Security {
     #[cfg(feature = "tls")]
     pub(crate) connector: Option<Connector>,
 }
 
-/// Connects. The caller bounds the time.
+/// Connects. The caller limits the time.
 pub(crate) async fn open(target: &Target, around: &LinkContext) -> Result<Stream, NodeError> {
     #[cfg(feature = "simulation")]
-    if let (Some(network), Position::Tcp(host, port)) = (&around.network, &target.place) {
+    if let (Some(network), Endpoint::Tcp(host, port)) = (&around.network, &target.endpoint) {
         let connected = network.connect(host, *port).await;
         let (reader, writer) = connected.map_err(|error| NodeError::from_connect(&error))?;
         return Ok(Stream { reader, writer, socket: None });
     }
-    match &target.place {
-        Position::Tcp(host, port) => {
+    match &target.endpoint {
+        Endpoint::Tcp(host, port) => {
             let connected = TcpStream::connect((&**host, *port)).await;
             let stream = connected.map_err(|error| NodeError::from_connect(&error))?;
             tune(&stream).map_err(|error| NodeError::from_connect(&error))?;
@@ -83,7 +82,7 @@ pub(crate) async fn open(target: &Target, around: &LinkContext) -> Result<Stream
             let secured = secure(target, host, stream, &around.security).await?;
             Ok(Stream { socket, ..secured })
         }
-        Position::Unix(path) => {
+        Endpoint::Unix(path) => {
             let connected = UnixStream::connect(path).await;
             let stream = connected.map_err(|error| NodeError::from_connect(&error))?;
             let (reader, writer) = stream.into_split();
@@ -94,7 +93,7 @@ pub(crate) async fn open(target: &Target, around: &LinkContext) -> Result<Stream
 
 #[cfg_attr(
     not(feature = "tls"),
-    expect(unused_variables, clippy::unused_async, reason = "only TLS needs more than the stream")
+    expect(unused_variables, clippy::unused_async, reason = "only TLS needs the other arguments")
 )]
 async fn secure(
     target: &Target,
@@ -104,7 +103,7 @@ async fn secure(
 ) -> Result<Stream, NodeError> {
     #[cfg(feature = "tls")]
     if target.is_tls {
-        let missing = || NodeError::Tls("no settings for it".into());
+        let missing = || NodeError::Tls("there are no TLS settings".into());
         let connector = security.connector.as_ref().ok_or_else(missing)?;
         let (reader, writer) = tokio::io::split(connector.connect(host, stream).await?);
         return Ok(Stream::new(reader, writer));
@@ -113,7 +112,7 @@ async fn secure(
     Ok(Stream::new(reader, writer))
 }
 
-/// A small request must leave at once, and a peer that is gone must be noticed on an idle link.
+/// Sends small requests immediately, and detects a peer that vanished from an idle link.
 fn tune(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
@@ -134,7 +133,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn small_requests_leave_at_once_and_dead_peers_are_noticed() {
+    async fn sockets_have_no_delay_and_probe_idle_peers() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         tune(&stream).unwrap();

@@ -1,4 +1,4 @@
-//! Commands as bytes, and bytes as replies.
+//! Encodes commands and decodes replies.
 
 mod inspect;
 mod membership;
@@ -41,12 +41,12 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             write_session(out, sender.session);
         }
         Command::Adopt { name, from, owner, ttl_ms, sender } => {
-            // Without a session there is no line either.
+            // Without a session there is no queue either.
             let more = usize::from(sender.is_some());
             write_script(out, Script::Adopt, scripts, 1 + 3 * more, 3 + more);
             write_word(out, name.as_bytes());
             if let Some(sender) = sender {
-                queue::write_line(out, scripts, name);
+                queue::write_queue_key(out, scripts, name);
                 queue::write_session_key(out, scripts, *sender);
                 queue::write_fence(out, scripts, name);
             }
@@ -95,7 +95,7 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
     }
 }
 
-/// The head of a script's call; its keys and arguments follow.
+/// The head of a script's call. Its keys and arguments follow.
 fn write_script(out: &mut Vec<u8>, script: Script, scripts: &Scripts, keys: usize, args: usize) {
     let (kind, id): (&[u8], _) = match scripts.digest(script) {
         Some(digest) => (b"EVALSHA", digest),
@@ -122,7 +122,7 @@ fn write_header(out: &mut Vec<u8>, kind: u8, count: usize) {
 /// A session, without an allocation.
 fn write_session(out: &mut Vec<u8>, session: Session) {
     write_header(out, b'$', SESSION_LEN);
-    // A vector takes everything.
+    // Writing to a vector cannot fail.
     let _ = write!(out, "{session}");
     out.extend_from_slice(b"\r\n");
 }
@@ -134,12 +134,12 @@ fn write_number(out: &mut Vec<u8>, number: u64) {
     write_word(out, itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// One thing that a server sent.
+/// One message of a server.
 #[derive(Debug)]
 pub(crate) struct Frame(RangeFrame);
 
 impl Frame {
-    /// Takes the first frame off `bytes`, with its length; `None` while it is incomplete.
+    /// Decodes the first frame of `bytes` and its length. `None` while it is incomplete.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, NodeError> {
         let window = &bytes[..bytes.len().min(FRAME_LEN_MAX)];
         if is_nested_too_deeply(window) {
@@ -155,7 +155,7 @@ impl Frame {
         }
     }
 
-    /// True for messages that answer no request.
+    /// True for messages without a request.
     pub(crate) const fn is_push(&self) -> bool {
         matches!(self.0, RangeFrame::Push { .. })
     }
@@ -170,7 +170,7 @@ impl Frame {
         }
     }
 
-    /// The text of a string reply, whatever kind of string.
+    /// The text of a string reply of any kind.
     pub(crate) fn text<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         text(&self.0, bytes)
     }
@@ -192,7 +192,7 @@ impl Frame {
         }
     }
 
-    /// Whether there is a text in a list, and not only what is nothing; `None` if it is no list.
+    /// Whether a list contains a text. `None` if the frame is no list.
     pub(crate) fn has_texts(&self, bytes: &[u8]) -> Option<bool> {
         match &self.0 {
             RangeFrame::Array { data, .. } => {
@@ -202,7 +202,7 @@ impl Frame {
         }
     }
 
-    /// What the frame answers to `command`.
+    /// Decodes the reply to `command`.
     pub(crate) fn reply(&self, bytes: &[u8], command: &Command) -> Result<Reply, NodeError> {
         if let Some(error) = self.error(bytes) {
             return Err(NodeError::from_reply(&error));
@@ -222,7 +222,7 @@ impl Frame {
                 owned(*data, Reply::Deleted)
             }
             (Command::Adopt { .. }, RangeFrame::Number { data, .. }) => owned(*data, Reply::Stored),
-            (Command::ExtendKeys { .. }, RangeFrame::Array { data, .. }) => fates(data),
+            (Command::ExtendKeys { .. }, RangeFrame::Array { data, .. }) => extended_keys(data),
             (Command::Check { .. } | Command::ReadKey { .. }, RangeFrame::Array { data, .. }) => {
                 observation(data, bytes).map(Reply::Key)
             }
@@ -248,7 +248,7 @@ fn owned(number: i64, done: Reply) -> Option<Reply> {
     }
 }
 
-fn fates(items: &[RangeFrame]) -> Option<Reply> {
+fn extended_keys(items: &[RangeFrame]) -> Option<Reply> {
     let result = |item: &RangeFrame| match item {
         RangeFrame::Number { data: 1, .. } => Some(ExtendedKey::Renewed),
         RangeFrame::Number { data: 0, .. } => Some(ExtendedKey::Absent),
@@ -259,7 +259,7 @@ fn fates(items: &[RangeFrame]) -> Option<Reply> {
     items.iter().map(result).collect::<Option<_>>().map(Reply::ExtendedKeys)
 }
 
-/// What was found; the outer `None` is for what makes no sense.
+/// The key that was found. The outer `None` means an invalid reply.
 fn observation(items: &[RangeFrame], bytes: &[u8]) -> Option<Option<KeyObservation>> {
     let (left, value) = match items {
         [] => return Some(None),
@@ -286,10 +286,10 @@ fn text<'a>(frame: &RangeFrame, bytes: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// The decoder recurses; a reply that nests without end would exhaust the stack. Looks at the first
-/// frame only, as far as it is there.
+/// The decoder recurses, so an endlessly nested reply would exhaust the stack. Checks the first
+/// frame only, as far as it has arrived.
 fn is_nested_too_deeply(mut bytes: &[u8]) -> bool {
-    // For each level the number of items that are still to come.
+    // For each level, the number of remaining items.
     let mut levels: Vec<u64> = Vec::new();
     loop {
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return false };
@@ -325,10 +325,10 @@ fn finish_item(levels: &mut Vec<u64>) {
     }
 }
 
-/// The longest reply that is read: all that we ask for is far shorter.
+/// The maximum length of a reply. All expected replies are far shorter.
 const FRAME_LEN_MAX: usize = 1 << 20;
 
-/// How deep arrays, maps and the like may be nested: far more than any reply that we ask for.
+/// The maximum nesting of arrays and maps. All expected replies are far below it.
 const DEPTH_MAX: usize = 16;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What people ask about locks as bytes, and bytes as what they are told.
+//! Encodes read-only commands about locks and decodes their replies.
 
 use quorate_core::{
     command::{Owner, Reply},
@@ -37,7 +37,7 @@ pub(super) fn write_list(
     write_number(out, count.clamp(1, LIST_SCAN_MAX).into());
 }
 
-/// A pattern that only this text fits.
+/// A pattern that matches only this text.
 fn escaped(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
@@ -64,22 +64,22 @@ pub(super) fn inspected(items: &[RangeFrame], bytes: &[u8]) -> Option<Reply> {
         waiting: waiting.iter().map(owner).collect::<Option<_>>()?,
         waiting_total: number(total)??,
         time_us: fence(time, bytes)?.get(),
-        shares: shares_told(shares, bytes)?,
+        shares: read_shares(shares, bytes)?,
     })))
 }
 
-/// For each of those who hold a lock together: who, since when, and for how much longer.
-fn shares_told(frame: &RangeFrame, bytes: &[u8]) -> Option<Box<[ShareInfo]>> {
+/// The readers or entries that share a lock: owner, since when, and for how much longer.
+fn read_shares(frame: &RangeFrame, bytes: &[u8]) -> Option<Box<[ShareInfo]>> {
     let RangeFrame::Array { data, .. } = frame else { return None };
-    let told = |items: &[RangeFrame]| {
+    let read_share = |items: &[RangeFrame]| {
         let [owner, held, left] = items else { return None };
         let owner = Owner::from_bytes(text(owner, bytes)?);
         Some(ShareInfo { owner, held_ms: number(held)??, left_ms: number(left)?? })
     };
-    data.chunks(3).map(told).collect()
+    data.chunks(3).map(read_share).collect()
 }
 
-/// Names that cannot be a lock's are another program's, and left out.
+/// Invalid lock names belong to other programs and are omitted.
 pub(super) fn listed(items: &[RangeFrame], bytes: &[u8], prefix: &str) -> Option<Reply> {
     let [next, names] = items else { return None };
     let RangeFrame::Array { data: names, .. } = names else { return None };
@@ -113,7 +113,7 @@ mod tests {
         Name::parse(text, "").unwrap()
     }
 
-    /// The words behind the script's text, separated by bars.
+    /// The words after the script's text, separated by bars.
     fn words(command: &Command) -> String {
         let mut out = Vec::new();
         write_command(&mut out, command, &Scripts::new("quo*:".into()));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_written_as_the_scripts_want_them() {
+    fn read_only_commands_are_encoded() {
         let inspect = Command::Inspect { name: name("a{b}"), shown: 200 };
         assert_eq!(words(&inspect), "3|a{b}|quo*:f:{a{b}}|quo*:q:{a{b}}|100");
         assert_eq!(words(&list("", None)), r"0|quo*:|quo\*:[fq]:{*}|0|500");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_read() {
+    fn inspect_replies_are_decoded() {
         let inspect = Command::Inspect { name: name("a"), shown: 2 };
         let nothing = Inspected {
             observation: None,
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_in_their_order_and_strange_ones_are_left_out() {
+    fn listed_names_are_sorted_and_invalid_ones_are_omitted() {
         let page = "*2 $1 0 *4 $2 ab $2 aa $2 ab $1 b";
         let names = ["aa", "ab"].map(name).into();
         let read = reply(page, &list("a", None));

@@ -1,4 +1,4 @@
-//! Membership commands as bytes, and bytes as their replies.
+//! Encodes membership commands and decodes their replies.
 
 use quorate_core::{
     command,
@@ -73,7 +73,7 @@ fn push_config(words: &mut Vec<String>, config: &AgreedConfig) {
     ]);
 }
 
-/// What the frame answers to a membership command.
+/// Decodes the reply to a membership command.
 pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Option<command::Reply> {
     Some(command::Reply::Membership(match (command, frame) {
         (Command::Enrol(_) | Command::Change { .. }, RangeFrame::Number { data: 0, .. })
@@ -138,8 +138,8 @@ fn read_config(words: &[String]) -> Option<AgreedConfig> {
     })
 }
 
-/// What a word says; the outer `None` is for what makes no sense.
-#[expect(clippy::option_option, reason = "an empty word is nothing, and no mistake")]
+/// Parses a word that may be empty. The outer `None` means an invalid word.
+#[expect(clippy::option_option, reason = "an empty word is valid and means none")]
 fn unless_empty<T>(word: &str, read: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
     if word.is_empty() { Some(None) } else { read(word).map(Some) }
 }

@@ -1,4 +1,4 @@
-//! The commands of those who wait in line as bytes, and bytes as their replies and pushes.
+//! Encodes commands about queued locks, and decodes their replies and pushes.
 
 use quorate_core::{
     command::{ClientId, Command, Reply, SessionTerms},
@@ -14,23 +14,23 @@ use crate::node::{
     redis::script::{Script, Scripts},
 };
 
-/// Appends one command of the line.
+/// Appends one command of the default mode.
 pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
     match command {
         Command::Attach { sender, terms } => {
             write_script(out, Script::Attach, scripts, 2, 5);
-            write_stay(out, scripts, *sender, terms);
+            write_session_terms(out, scripts, *sender, terms);
         }
         Command::Ping { sender, terms } => {
             write_script(out, Script::Ping, scripts, 2, 5);
-            write_stay(out, scripts, *sender, terms);
+            write_session_terms(out, scripts, *sender, terms);
         }
-        Command::Acquire { sender, request: ask } => write_acquire(out, *sender, ask, scripts),
+        Command::Acquire { sender, request } => write_acquire(out, *sender, request, scripts),
         Command::Release { name, owner, yields } => {
-            let place = yields.and_then(|_| Position::of(owner.as_bytes()));
-            let given_back = usize::from(yields.is_some());
-            let args = 1 + 2 * given_back + 2 * usize::from(place.is_some());
-            write_script(out, Script::Release, scripts, 3 + given_back, args);
+            let position = yields.and_then(|_| Position::of(owner.as_bytes()));
+            let yielded = usize::from(yields.is_some());
+            let args = 1 + 2 * yielded + 2 * usize::from(position.is_some());
+            write_script(out, Script::Release, scripts, 3 + yielded, args);
             write_lock(out, scripts, name);
             if let Some(Yield { sender, .. }) = yields {
                 write_session_key(out, scripts, *sender);
@@ -40,9 +40,9 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
                 write_digits(out, fence.get());
                 write_session(out, sender.session);
             }
-            if let Some(place) = place {
-                write_digits(out, place.ticket);
-                write_number(out, place.ttl_ms);
+            if let Some(position) = position {
+                write_digits(out, position.ticket);
+                write_number(out, position.ttl_ms);
             }
         }
         Command::Extend { sender, entries } => write_extend(out, *sender, entries, scripts),
@@ -58,11 +58,11 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
             write_word(out, b"GET");
             write_key(out, scripts, &["w:", &client.to_string()]);
         }
-        other => unreachable!("{other:?} is not about the line"),
+        other => unreachable!("{other:?} is no command of the default mode"),
     }
 }
 
-fn write_stay(out: &mut Vec<u8>, scripts: &Scripts, sender: Sender, terms: &SessionTerms) {
+fn write_session_terms(out: &mut Vec<u8>, scripts: &Scripts, sender: Sender, terms: &SessionTerms) {
     write_session_key(out, scripts, sender);
     write_record(out, scripts);
     write_session(out, sender.session);
@@ -72,21 +72,21 @@ fn write_stay(out: &mut Vec<u8>, scripts: &Scripts, sender: Sender, terms: &Sess
     write_number(out, terms.wall_ms);
 }
 
-fn write_acquire(out: &mut Vec<u8>, sender: Sender, ask: &AcquireRequest, scripts: &Scripts) {
-    let place = Position::of(ask.owner.as_bytes());
+fn write_acquire(out: &mut Vec<u8>, sender: Sender, request: &AcquireRequest, scripts: &Scripts) {
+    let position = Position::of(request.owner.as_bytes());
     write_script(out, Script::Acquire, scripts, 4, 6);
-    write_lock(out, scripts, &ask.name);
+    write_lock(out, scripts, &request.name);
     write_session_key(out, scripts, sender);
-    write_word(out, ask.owner.as_bytes());
-    // Without a place nothing can be had; no session is the one without a name.
-    match place {
+    write_word(out, request.owner.as_bytes());
+    // A request without a position cannot be granted. The empty text means no session.
+    match position {
         Some(_) => write_session(out, sender.session),
         None => write_word(out, b""),
     }
-    write_digits(out, place.map_or(0, |place| place.ticket));
-    write_number(out, place.map_or(0, |place| place.ttl_ms));
-    write_flag(out, ask.is_waiting);
-    write_flag(out, ask.is_known);
+    write_digits(out, position.map_or(0, |position| position.ticket));
+    write_number(out, position.map_or(0, |position| position.ttl_ms));
+    write_flag(out, request.is_waiting);
+    write_flag(out, request.is_known);
 }
 
 fn write_extend(out: &mut Vec<u8>, sender: Sender, entries: &[Extend], scripts: &Scripts) {
@@ -102,37 +102,37 @@ fn write_extend(out: &mut Vec<u8>, sender: Sender, entries: &[Extend], scripts: 
     }
 }
 
-/// A batch of heartbeats, which all have the same speaker.
+/// A batch of heartbeats of one client.
 fn write_heartbeats(out: &mut Vec<u8>, entries: &[Command], scripts: &Scripts) {
-    let asks = || {
+    let requests = || {
         entries.iter().map(|entry| match entry {
-            Command::Acquire { sender, request: ask } if entry.is_heartbeat() => (*sender, ask),
+            Command::Acquire { sender, request } if entry.is_heartbeat() => (*sender, request),
             other => unreachable!("{other:?} is no heartbeat"),
         })
     };
-    let Some((sender, _)) = asks().next() else { return };
+    let Some((sender, _)) = requests().next() else { return };
     write_script(out, Script::Heartbeat, scripts, 1 + 3 * entries.len(), 1 + 3 * entries.len());
     write_session_key(out, scripts, sender);
-    asks().for_each(|(_, ask)| write_lock(out, scripts, &ask.name));
+    requests().for_each(|(_, request)| write_lock(out, scripts, &request.name));
     write_session(out, sender.session);
-    for (_, ask) in asks() {
-        let place = Position::of(ask.owner.as_bytes());
-        write_word(out, ask.owner.as_bytes());
-        write_digits(out, place.map_or(0, |place| place.ticket));
-        write_number(out, place.map_or(0, |place| place.ttl_ms));
+    for (_, request) in requests() {
+        let position = Position::of(request.owner.as_bytes());
+        write_word(out, request.owner.as_bytes());
+        write_digits(out, position.map_or(0, |position| position.ticket));
+        write_number(out, position.map_or(0, |position| position.ttl_ms));
     }
 }
 
-/// The channel on which a client hears.
+/// The channel of a client.
 pub(crate) fn channel(prefix: &str, client: &ClientId) -> String {
     format!("{prefix}c:{client}")
 }
 
-/// The key of a lock, of its fence and of its line.
+/// The keys of a lock, of its fence and of its queue.
 pub(super) fn write_lock(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
     write_word(out, name.as_bytes());
     write_fence(out, scripts, name);
-    write_line(out, scripts, name);
+    write_queue_key(out, scripts, name);
 }
 
 /// The key of a lock's fence.
@@ -145,17 +145,17 @@ pub(super) fn write_session_key(out: &mut Vec<u8>, scripts: &Scripts, sender: Se
     write_key(out, scripts, &["s:", &sender.client.to_string()]);
 }
 
-/// The key of a lock's line.
-pub(super) fn write_line(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
+/// The key of a lock's queue.
+pub(super) fn write_queue_key(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
     write_key(out, scripts, &["q:{", name.as_str(), "}"]);
 }
 
-/// The key of what a node keeps about itself.
+/// The key of a node's record.
 pub(super) fn write_record(out: &mut Vec<u8>, scripts: &Scripts) {
     write_key(out, scripts, &["node"]);
 }
 
-/// A key of ours, which has the prefix.
+/// A key with the prefix.
 fn write_key(out: &mut Vec<u8>, scripts: &Scripts, parts: &[&str]) {
     let prefix = scripts.prefix();
     write_header(out, b'$', prefix.len() + parts.iter().map(|part| part.len()).sum::<usize>());
@@ -164,7 +164,7 @@ fn write_key(out: &mut Vec<u8>, scripts: &Scripts, parts: &[&str]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A ticket or a fence: the order of the texts is the order of the numbers.
+/// A ticket or a fence. The texts sort like the numbers.
 fn write_digits(out: &mut Vec<u8>, number: u64) {
     let mut digits = itoa::Buffer::new();
     let digits = digits.format(number).as_bytes();
@@ -179,7 +179,7 @@ fn write_flag(out: &mut Vec<u8>, is_set: bool) {
     write_word(out, if is_set { b"1" } else { b"0" });
 }
 
-/// What the frame answers to a command of the line.
+/// Decodes the reply to a command of the default mode.
 pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Option<Reply> {
     let fence = |frame: &RangeFrame| fence(frame, bytes);
     Some(match (command, frame) {
@@ -231,7 +231,7 @@ pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Opti
     })
 }
 
-/// What an acquire was answered.
+/// The reply to an acquire.
 fn acquired(frame: &RangeFrame, bytes: &[u8]) -> Option<Reply> {
     let fence = |frame: &RangeFrame| fence(frame, bytes);
     let RangeFrame::Array { data, .. } = frame else {
@@ -253,7 +253,7 @@ pub(super) fn fence(frame: &RangeFrame, bytes: &[u8]) -> Option<Fence> {
     push::digits(text(frame, bytes)?).map(Fence::new)
 }
 
-/// A number; the servers' own -1 stands for none.
+/// A number. The servers' -1 means none.
 pub(super) fn number(frame: &RangeFrame) -> Option<Option<u64>> {
     match frame {
         RangeFrame::Number { data: -1, .. } => Some(None),
@@ -263,7 +263,7 @@ pub(super) fn number(frame: &RangeFrame) -> Option<Option<u64>> {
 }
 
 impl Frame {
-    /// A push about a lock; `None` if the frame is about something else.
+    /// Decodes a push about a lock. `None` if the frame is something else.
     pub(crate) fn push(&self, bytes: &[u8], prefix: &str) -> Option<Push> {
         let RangeFrame::Push { data, .. } = &self.0 else { return None };
         let [kind, channel, message] = &data[..] else { return None };

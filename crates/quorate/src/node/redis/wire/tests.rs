@@ -1,4 +1,4 @@
-//! Bytes out, bytes in, and hostile bytes.
+//! Encoded commands, decoded replies, and hostile replies.
 
 use quorate_core::{
     command::{ClientId, KeyExtension, Owner},
@@ -8,17 +8,17 @@ use quorate_core::{
 
 use super::*;
 
-fn take() -> Command {
+fn set_key() -> Command {
     let owner = Owner::new(&ClientId::from_random([0; 20]), 3, "me");
     Command::SetKey { name: Name::parse("a b", "").unwrap(), owner, ttl_ms: 10_000, sender: None }
 }
 
-fn free() -> Command {
+fn delete_key() -> Command {
     let owner = Owner::new(&ClientId::from_random([0; 20]), 3, "me");
     Command::DeleteKey { name: Name::parse("a", "").unwrap(), owner }
 }
 
-fn look() -> Command {
+fn read_key() -> Command {
     Command::ReadKey { name: Name::parse("a", "").unwrap() }
 }
 
@@ -29,9 +29,9 @@ fn reply(bytes: &[u8], command: &Command) -> Result<Reply, NodeError> {
 }
 
 #[test]
-fn a_take_is_the_seeds_own_set() {
+fn set_key_is_a_plain_set_nx_px() {
     let mut out = Vec::new();
-    write_command(&mut out, &take(), &Scripts::new("quorate:".into()));
+    write_command(&mut out, &set_key(), &Scripts::new("quorate:".into()));
     let owner = format!("{}:3@me", "0".repeat(40));
     let expected = format!(
         "*6\r\n$3\r\nSET\r\n$3\r\na b\r\n${}\r\n{owner}\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n10000\r\n",
@@ -40,22 +40,22 @@ fn a_take_is_the_seeds_own_set() {
     assert_eq!(String::from_utf8(out).unwrap(), expected);
 }
 
-/// On a guarded node.
+/// With quarantine.
 #[test]
-fn votes_of_classic_mode_name_the_session_behind_all_else() {
+fn classic_commands_append_the_session() {
     let client = ClientId::from_random([0xa5; 20]);
     let sender = Some(Sender { client, session: Session::from_random(7) });
-    let Command::SetKey { name, owner, ttl_ms, .. } = take() else { unreachable!("it is one") };
+    let Command::SetKey { name, owner, ttl_ms, .. } = set_key() else { unreachable!("it is one") };
     let entry = KeyExtension { name: name.clone(), owner: owner.clone(), ttl_ms };
-    let prolong = Command::ExtendKeys { entries: vec![entry; 2].into(), sender };
-    let taken = Command::SetKey { name, owner: owner.clone(), ttl_ms, sender };
+    let extend = Command::ExtendKeys { entries: vec![entry; 2].into(), sender };
+    let set = Command::SetKey { name, owner: owner.clone(), ttl_ms, sender };
     let key = format!("quorate:s:{}", "a5".repeat(20));
     let (owner, session) = (String::from_utf8(owner.as_bytes().into()).unwrap(), "0".repeat(31));
     let session = session + "7";
     for (command, script, rest) in [
-        (&taken, Script::SetKey, vec!["2", "a b", &key, &owner, "10000", &session]),
+        (&set, Script::SetKey, vec!["2", "a b", &key, &owner, "10000", &session]),
         (
-            &prolong,
+            &extend,
             Script::ExtendKeys,
             vec!["3", "a b", "a b", &key, &owner, "10000", &owner, "10000", &session],
         ),
@@ -69,44 +69,44 @@ fn votes_of_classic_mode_name_the_session_behind_all_else() {
         assert_eq!(String::from_utf8(out).unwrap(), String::from_utf8(expected).unwrap());
         assert_eq!(reply(b":0\r\n", command), Ok(Reply::Stale));
     }
-    assert_eq!(reply(b"+OK\r\n", &taken), Ok(Reply::Stored));
-    assert_eq!(reply(b"_\r\n", &taken), Ok(Reply::NotOwner));
+    assert_eq!(reply(b"+OK\r\n", &set), Ok(Reply::Stored));
+    assert_eq!(reply(b"_\r\n", &set), Ok(Reply::NotOwner));
     let each = Reply::ExtendedKeys([ExtendedKey::Renewed, ExtendedKey::Absent].into());
-    assert_eq!(reply(b"*2\r\n:1\r\n:0\r\n", &prolong), Ok(each));
-    assert!(reply(b":0\r\n", &take()).is_err(), "without a session there is no such answer");
+    assert_eq!(reply(b"*2\r\n:1\r\n:0\r\n", &extend), Ok(each));
+    assert!(reply(b":0\r\n", &set_key()).is_err(), "there is no such answer without a session");
 }
 
 #[test]
-fn replies_mean_what_the_scripts_say() {
-    assert_eq!(reply(b"+OK\r\n", &take()), Ok(Reply::Stored));
-    assert_eq!(reply(b"_\r\n", &take()), Ok(Reply::NotOwner));
+fn replies_are_decoded() {
+    assert_eq!(reply(b"+OK\r\n", &set_key()), Ok(Reply::Stored));
+    assert_eq!(reply(b"_\r\n", &set_key()), Ok(Reply::NotOwner));
     for (number, expected) in
         [(b"1", Reply::Deleted), (b"0", Reply::Absent)].map(|(n, r)| (n.as_slice(), r))
     {
-        assert_eq!(reply(&[b":", number, b"\r\n"].concat(), &free()), Ok(expected));
+        assert_eq!(reply(&[b":", number, b"\r\n"].concat(), &delete_key()), Ok(expected));
     }
-    assert_eq!(reply(b":-1\r\n", &free()), Ok(Reply::NotOwner));
-    assert_eq!(reply(b"*0\r\n", &look()), Ok(Reply::Key(None)));
+    assert_eq!(reply(b":-1\r\n", &delete_key()), Ok(Reply::NotOwner));
+    assert_eq!(reply(b"*0\r\n", &read_key()), Ok(Reply::Key(None)));
     let seen = |value, expires_in_ms| Ok(Reply::Key(Some(KeyObservation { value, expires_in_ms })));
     let text = Value::Text([0_u8, 255].into());
-    assert_eq!(reply(b"*2\r\n:7\r\n$2\r\n\0\xff\r\n", &look()), seen(text, Some(7)));
+    assert_eq!(reply(b"*2\r\n:7\r\n$2\r\n\0\xff\r\n", &read_key()), seen(text, Some(7)));
     let hash = Value::OtherType("hash".into());
-    assert_eq!(reply(b"*3\r\n:-1\r\n$0\r\n\r\n$4\r\nhash\r\n", &look()), seen(hash, None));
+    assert_eq!(reply(b"*3\r\n:-1\r\n$0\r\n\r\n$4\r\nhash\r\n", &read_key()), seen(hash, None));
 }
 
 #[test]
-fn an_error_or_an_odd_reply_is_never_a_refusal() {
-    assert_eq!(reply(b"-OOM command not allowed\r\n", &take()), Err(NodeError::OutOfMemory));
-    assert_eq!(reply(b"!7\r\nLOADING\r\n", &take()), Err(NodeError::Loading));
+fn error_or_unexpected_reply_is_never_a_refusal() {
+    assert_eq!(reply(b"-OOM command not allowed\r\n", &set_key()), Err(NodeError::OutOfMemory));
+    assert_eq!(reply(b"!7\r\nLOADING\r\n", &set_key()), Err(NodeError::Loading));
     for odd in [&b"+QUEUED\r\n"[..], b":1\r\n", b"*0\r\n", b"#f\r\n", b"$2\r\nOK\r\n"] {
-        assert!(matches!(reply(odd, &take()), Err(NodeError::Protocol(_))), "{odd:?}");
+        assert!(matches!(reply(odd, &set_key()), Err(NodeError::Protocol(_))), "{odd:?}");
     }
-    assert!(matches!(reply(b":2\r\n", &free()), Err(NodeError::Protocol(_))));
-    assert!(matches!(reply(b"_\r\n", &free()), Err(NodeError::Protocol(_))));
+    assert!(matches!(reply(b":2\r\n", &delete_key()), Err(NodeError::Protocol(_))));
+    assert!(matches!(reply(b"_\r\n", &delete_key()), Err(NodeError::Protocol(_))));
 }
 
 #[test]
-fn half_a_reply_is_no_reply_yet() {
+fn incomplete_reply_is_not_decoded() {
     let whole = b"*2\r\n:7\r\n$2\r\nab\r\n";
     for len in 0..whole.len() {
         assert!(Frame::decode(&whole[..len]).expect("no error").is_none(), "{len}");
@@ -114,7 +114,7 @@ fn half_a_reply_is_no_reply_yet() {
 }
 
 #[test]
-fn many_replies_in_one_read_are_not_taken_for_one_that_is_nested() {
+fn many_replies_in_one_read_are_not_nested() {
     let many = b"*2\r\n:7\r\n$2\r\nab\r\n".repeat(1_000);
     let (_, len) = Frame::decode(&many).expect("valid").expect("complete");
     assert_eq!(len, many.len() / 1_000);
@@ -126,7 +126,7 @@ fn many_replies_in_one_read_are_not_taken_for_one_that_is_nested() {
 }
 
 #[test]
-fn hostile_replies_are_errors_and_not_panics() {
+fn hostile_replies_are_errors() {
     let deep = b"*1\r\n".repeat(100_000);
     assert!(matches!(Frame::decode(&deep), Err(NodeError::Protocol(_))));
     let mut uneven = b"*2\r\n:1\r\n".repeat(20_000);

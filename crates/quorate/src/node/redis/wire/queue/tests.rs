@@ -1,4 +1,4 @@
-//! Bytes out, bytes in, and bytes that make no sense.
+//! Encoded commands, decoded replies, and invalid replies.
 
 use quorate_core::{
     command::Owner,
@@ -27,15 +27,15 @@ fn owner() -> Owner {
 }
 
 fn acquire(owner: Owner) -> Command {
-    let ask = AcquireRequest { name: name(), owner, is_waiting: true, is_known: false };
-    Command::Acquire { sender: sender(), request: ask }
+    let request = AcquireRequest { name: name(), owner, is_waiting: true, is_known: false };
+    Command::Acquire { sender: sender(), request }
 }
 
 fn heartbeats() -> Command {
     let entry = |number| {
         let owner = Position { ticket: 42, ttl_ms: 300, client: client() }.owner(number);
-        let ask = AcquireRequest { name: name(), owner, is_waiting: true, is_known: true };
-        Command::Acquire { sender: sender(), request: ask }
+        let request = AcquireRequest { name: name(), owner, is_waiting: true, is_known: true };
+        Command::Acquire { sender: sender(), request }
     };
     Command::Batch((1..=4).map(entry).collect())
 }
@@ -62,7 +62,7 @@ fn attach() -> Command {
 /// The words of a command behind the script's name, separated by bars.
 fn words(command: &Command) -> String {
     let mut scripts = Scripts::new("quorate:".into());
-    let all = Script::LINE.iter();
+    let all = Script::QUEUE.iter();
     all.for_each(|script| scripts.set(*script, format!("{script:?}")));
     let mut out = Vec::new();
     write_command(&mut out, command, &scripts);
@@ -81,7 +81,7 @@ fn reply(bytes: &[u8], command: &Command) -> Result<Reply, NodeError> {
 }
 
 #[test]
-fn commands_are_written_as_the_scripts_want_them() {
+fn queue_commands_are_encoded() {
     let lock = "a b|quorate:f:{a b}|quorate:q:{a b}";
     let who = "q1:0000000000000042:300:CLIENT:9";
     assert_eq!(
@@ -94,10 +94,10 @@ fn commands_are_written_as_the_scripts_want_them() {
         format!("EVALSHA|Acquire|4|{lock}|quorate:s:CLIENT|{who}|7|0000000000000042|300|1|0")
     );
     assert_eq!(words(&release(None)), format!("EVALSHA|Release|3|{lock}|{who}"));
-    let given_back = format!("{who}|0000000000000005|7|0000000000000042|300");
+    let yielded = format!("{who}|0000000000000005|7|0000000000000042|300");
     assert_eq!(
         words(&release(Some(Fence::new(5)))),
-        format!("EVALSHA|Release|4|{lock}|quorate:s:CLIENT|{given_back}")
+        format!("EVALSHA|Release|4|{lock}|quorate:s:CLIENT|{yielded}")
     );
     assert_eq!(
         words(&extend()),
@@ -106,7 +106,7 @@ fn commands_are_written_as_the_scripts_want_them() {
 }
 
 #[test]
-fn batch_of_heartbeats_is_one_call() {
+fn batch_of_heartbeats_is_one_script_call() {
     let lock = "|a b|quorate:f:{a b}|quorate:q:{a b}".repeat(4);
     let owners = (1..=4)
         .map(|number| format!("|q1:0000000000000042:300:CLIENT:{number}|0000000000000042|300"));
@@ -130,13 +130,13 @@ fn batch_of_heartbeats_is_one_call() {
 }
 
 #[test]
-fn who_has_no_place_names_no_session() {
+fn owner_without_position_names_no_session() {
     let classic = acquire(Owner::from_bytes(b"classic"));
     assert!(words(&classic).contains("|classic||0000000000000000|0|"), "{}", words(&classic));
 }
 
 #[test]
-fn replies_mean_what_the_scripts_say() {
+fn queue_replies_are_decoded() {
     let fence = Fence::new(NOW);
     let text = format!("$16\r\n{NOW}\r\n");
     let is = |bytes: &str, command: &Command, expected: Reply| {
@@ -157,13 +157,13 @@ fn replies_mean_what_the_scripts_say() {
     is(&foreign, &acquire(owner()), queued(None, None, true));
     is(":1\r\n", &release(None), Reply::Released { is_ours: true });
     is(":0\r\n", &release(None), Reply::Released { is_ours: false });
-    let fates = [Extended::Renewed(fence), Extended::Refused(fence), Extended::Failed];
+    let expected = [Extended::Renewed(fence), Extended::Refused(fence), Extended::Failed];
     let each = format!("*3\r\n{text}*1\r\n{text}:0\r\n");
-    is(&each, &extend(), Reply::ExtendedLeases(fates.into()));
+    is(&each, &extend(), Reply::ExtendedLeases(expected.into()));
 }
 
 #[test]
-fn what_makes_no_sense_is_no_reply() {
+fn invalid_replies_are_errors() {
     let odd = [":1\r\n", ":-2\r\n", "_\r\n", "*0\r\n", "$2\r\n+7\r\n", "*1\r\n:7\r\n"];
     let commands = [attach(), ping(), acquire(owner())];
     assert!(reply(b"*1\r\n:7\r\n", &heartbeats()).is_err());
@@ -178,7 +178,7 @@ fn what_makes_no_sense_is_no_reply() {
 }
 
 #[test]
-fn a_push_is_read_also_if_owner_and_name_are_odd() {
+fn push_with_unusual_owner_and_name_is_decoded() {
     let push = |channel: &str, text: &str| {
         let bytes = format!(
             ">3\r\n$7\r\nmessage\r\n${}\r\n{channel}\r\n${}\r\n{text}\r\n",

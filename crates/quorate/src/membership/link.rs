@@ -1,4 +1,4 @@
-//! Where one link asks whether its connection may vote, and with which session.
+//! The membership of one link: whether its connection may vote, and in which session.
 
 use std::{
     sync::{
@@ -19,21 +19,21 @@ use crate::nonces::NoRandomness;
 
 /// The membership of one link.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct LinkMembership {
     pub(super) node: usize,
     /// `None` if nodes vote without membership.
     pub(super) shared: Option<Arc<SharedMembership>>,
-    /// A question whether the session goes on is unanswered.
+    /// A request to renew the session is unanswered.
     is_asked: AtomicBool,
 }
 
-impl Seat {
+impl LinkMembership {
     pub(crate) fn new(node: usize, shared: Option<Arc<SharedMembership>>) -> Self {
         Self { node, shared, is_asked: AtomicBool::new(false) }
     }
 
-    /// What to ask instead of this ping. `None` without random numbers: then the next look comes no
-    /// later than with a new connection.
+    /// The command to send instead of this ping. `None` without random numbers: then the next
+    /// handshake happens with a new connection at the latest.
     pub(crate) fn renewal(&self, ping: Command) -> Option<Command> {
         let Some(shared) = &self.shared else { return Some(ping) };
         let asked = match shared.settings.is_read_only {
@@ -49,8 +49,8 @@ impl Seat {
         Some(asked)
     }
 
-    /// The session goes on, or the node is what it was.
-    pub(crate) fn hear_again(&self) {
+    /// The session was renewed, or the node is unchanged.
+    pub(crate) fn handle_renewal(&self) {
         if let Some(shared) = &self.shared {
             shared.lock().view.hear_again(self.node);
             self.is_asked.store(false, Ordering::SeqCst);
@@ -64,7 +64,7 @@ impl Seat {
         }
     }
 
-    /// The connection is gone.
+    /// The connection has closed.
     pub(crate) fn leave(&self) {
         if let Some(shared) = &self.shared {
             shared.lock().view.leave(self.node);
@@ -72,7 +72,7 @@ impl Seat {
         }
     }
 
-    /// How the link waits between its tries.
+    /// How the link waits between its attempts.
     pub(crate) fn retry(&self) -> Retry<'_> {
         Retry::new(self)
     }
@@ -92,15 +92,15 @@ impl Seat {
     }
 }
 
-/// A connection may vote.
+/// The permission of a connection to vote.
 #[derive(Debug)]
 pub(crate) struct Permit {
     mark: Option<Mark>,
     slack_us: u64,
     recovers_in: Duration,
-    /// Why the node does not vote before another client comes: this one only looks.
+    /// Why the node does not vote before a read-write client connects.
     pub(crate) why_not_yet: Option<&'static str>,
-    /// Watches for another list; `None` without membership.
+    /// Notifies of another list. `None` without membership.
     lists: Option<Watch>,
 }
 
@@ -111,7 +111,7 @@ impl Permit {
         Self { mark: None, slack_us, recovers_in, why_not_yet: None, lists: None }
     }
 
-    /// What a node with this record gives.
+    /// The permit that a node with this record gives.
     pub(super) fn new(
         info: &NodeInfo,
         quarantine_ms: Option<u64>,
@@ -123,19 +123,19 @@ impl Permit {
         Self { mark, slack_us, recovers_in, why_not_yet, lists: Some(lists) }
     }
 
-    /// The terms of the session, by the client's wall clock.
+    /// The terms of the session, with the client's wall clock.
     pub(crate) const fn terms(&self, wall_ms: u64) -> SessionTerms {
         let Self { mark, slack_us, .. } = *self;
         SessionTerms { lifetime_ms: SESSION_LIFE_MS, mark, slack_us, wall_ms }
     }
 
-    /// How long the node must not be asked for locks: holders renew theirs first. One that waits
-    /// for an ordinary client recovers when that has come.
+    /// For how long locks must not be requested from the node: holders renew theirs first. A node
+    /// that waits for a read-write client recovers when that client connects.
     pub(crate) fn recovers_in(&self) -> Duration {
         self.why_not_yet.map_or(self.recovers_in, |_| Duration::ZERO)
     }
 
-    /// Ends when the permit is void: another list of nodes is in force.
+    /// Completes when the permit is void: another list of nodes is in force.
     pub(crate) async fn voided(mut self) {
         match &mut self.lists {
             Some(lists) => lists.changed().await,
@@ -143,7 +143,7 @@ impl Permit {
         }
     }
 
-    /// Whether a node that was looked at again is what it was when the permit was given.
+    /// Whether a renewed handshake shows the same node as when the permit was given.
     pub(crate) fn is_kept(
         (terms, is_waiting): (&SessionTerms, bool),
         command: &Command,
@@ -153,7 +153,7 @@ impl Permit {
             return true;
         };
         let Some(Reply::Membership(membership::Reply::Info(info))) = reply else { return false };
-        // One that takes the mark that it is offered does so until another client comes.
+        // A waiting node takes the offered mark each time, until a read-write client connects.
         let is_same = terms.mark == Some(info.mark) || is_waiting && info.mark == handshake.mark;
         is_same && info.quarantine.is_none()
     }
