@@ -4,7 +4,9 @@ mod request;
 
 use std::{fmt::Write as _, time::Duration};
 
-pub use self::request::{Group, Request, TAG_LEN, Tag, group, identity_of, label_of, tag_of};
+pub use self::request::{
+    Group, Request, TAG_LEN, Tag, group, identity_of, label_of, reader_of, tag_of,
+};
 use crate::{
     command::{ClientId, Owner},
     fence::Fence,

@@ -68,6 +68,7 @@ fn routes() -> OpenApiRouter<Service> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(acquire::acquire))
         .routes(routes!(leases::renew))
+        .routes(routes!(leases::downgrade))
         .routes(routes!(leases::release))
         .routes(routes!(locks::inspect))
         .routes(routes!(locks::list))

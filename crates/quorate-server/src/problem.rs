@@ -73,6 +73,8 @@ pub enum Code {
     OutOfBounds,
     /// The lease id is not one of this service.
     InvalidLease,
+    /// The lease is not a write lease: a reader or an entry of a reentrant lock has it.
+    NotAWriteLease,
     /// The request has no valid token.
     Unauthorized,
     /// The token does not allow this.
@@ -106,9 +108,11 @@ pub enum Code {
 impl Code {
     const fn status(self) -> StatusCode {
         match self {
-            Self::InvalidRequest | Self::InvalidName | Self::OutOfBounds | Self::InvalidLease => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::InvalidRequest
+            | Self::InvalidName
+            | Self::OutOfBounds
+            | Self::InvalidLease
+            | Self::NotAWriteLease => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
@@ -131,6 +135,7 @@ impl Code {
             Self::InvalidName => "invalid lock name",
             Self::OutOfBounds => "value out of bounds",
             Self::InvalidLease => "invalid lease id",
+            Self::NotAWriteLease => "not a write lease",
             Self::Unauthorized => "authentication required",
             Self::Forbidden => "not allowed",
             Self::NotFound => "not found",
@@ -156,6 +161,7 @@ impl Code {
             Self::InvalidName => "invalid_name",
             Self::OutOfBounds => "out_of_bounds",
             Self::InvalidLease => "invalid_lease",
+            Self::NotAWriteLease => "not_a_write_lease",
             Self::Unauthorized => "unauthorized",
             Self::Forbidden => "forbidden",
             Self::NotFound => "not_found",
@@ -269,6 +275,7 @@ impl From<LeaseError> for Problem {
             LeaseError::InvalidTtl(_) | LeaseError::OtherMode => {
                 Self::new(Code::InvalidLease, detail)
             }
+            LeaseError::NotWriter { .. } => Self::new(Code::NotAWriteLease, detail),
             LeaseError::ShutDown => Self::shutting_down(),
             _ => Self::new(Code::Internal, detail),
         }

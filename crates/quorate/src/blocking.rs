@@ -37,7 +37,7 @@ pub use self::{
     semaphore::Semaphore,
 };
 use crate::{
-    DetachedLease, IntoAddresses, LossToken, NodesChanged, Shutdown, Warning,
+    DetachedLease, DowngradedLease, IntoAddresses, LossToken, NodesChanged, Shutdown, Warning,
     error::{
         AdmitError, ChangeError, ConnectError, ExtendError, InspectError, LeaseError, LockError,
         Lost, NodeReport, ReleaseError, VerifyError, WithError, WouldDeadlock,
@@ -173,6 +173,15 @@ impl Client {
     /// As there.
     pub fn release_lease(&self, lease: &DetachedLease) -> Result<(), LeaseError> {
         wait(self.0.release_lease(lease))
+    }
+
+    /// As [`crate::Client::downgrade_lease`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn downgrade_lease(&self, lease: &DetachedLease) -> Result<DowngradedLease, LeaseError> {
+        wait(self.0.downgrade_lease(lease))
     }
 
     /// As whom this client holds reentrant locks. See [`crate::Client::identity`].

@@ -2,6 +2,7 @@
 
 pub(crate) mod addresses;
 pub(crate) mod builder;
+pub(crate) mod downgrade;
 mod inspect;
 mod leases;
 pub(crate) mod operator;

@@ -309,6 +309,13 @@ pub enum LeaseError {
          classic() as the other one"
     )]
     OtherMode,
+    /// The lease cannot be downgraded: its owner is a reader or an entry of a reentrant lock, or
+    /// acquired the lock in classic mode.
+    #[error("the lease of the lock {lock:?} is not a write lease: only a writer can be downgraded")]
+    NotWriter {
+        /// The name of the lock.
+        lock: String,
+    },
 }
 
 /// Why a lease was not extended.

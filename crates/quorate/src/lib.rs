@@ -70,6 +70,7 @@ pub use self::{
         Client, Shutdown, Warning,
         addresses::IntoAddresses,
         builder::ClientBuilder,
+        downgrade::DowngradedLease,
         operator::NodesChanged,
         tags::{LeaseTag, TaggedLease},
     },

@@ -15,6 +15,7 @@ fn unknown_paths_and_methods_are_problems() {
         ("GET", "/v1/locks/job/acquire", "POST"),
         ("PUT", "/v1/leases/x", "DELETE"),
         ("GET", "/v1/leases/x/renew", "POST"),
+        ("GET", "/v1/leases/x/downgrade", "POST"),
         ("POST", "/healthz", "GET"),
         ("POST", "/v1/events", "GET"),
         ("POST", "/openapi.json", "GET"),

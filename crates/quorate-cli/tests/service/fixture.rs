@@ -116,6 +116,11 @@ impl Cluster {
         self.any().send("POST", &format!("/v1/leases/{lease_id}/renew"), &[], None)
     }
 
+    /// Downgrades a write lease through the next instance.
+    pub(crate) fn downgrade(&self, lease_id: &str) -> Response {
+        self.any().send("POST", &format!("/v1/leases/{lease_id}/downgrade"), &[], None)
+    }
+
     /// Releases a lease through the next instance.
     pub(crate) fn release(&self, lease_id: &str) -> Response {
         self.any().send("DELETE", &format!("/v1/leases/{lease_id}"), &[], None)

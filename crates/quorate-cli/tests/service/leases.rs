@@ -28,19 +28,20 @@ fn lease_is_renewed_and_released_through_another_instance() {
 }
 
 #[test]
-fn renewal_and_release_take_no_parameters() {
+fn requests_about_a_lease_take_no_parameters() {
     let cluster = Cluster::nodes(1);
     let lease = cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200).lease_id();
     let path = format!("/v1/leases/{lease}");
-    let renew = format!("{path}/renew");
-    for (method, path) in [("POST", &renew), ("DELETE", &path)] {
+    let [renew, downgrade] = ["renew", "downgrade"].map(|action| format!("{path}/{action}"));
+    for (method, path) in [("POST", &renew), ("POST", &downgrade), ("DELETE", &path)] {
         for body in [json!({ "ttl_ms": 1 }), json!([]), json!("x")] {
             let sent = cluster.any().send(method, path, &[], Some(body.to_string().as_bytes()));
             sent.assert_problem(400, "invalid_request");
         }
     }
     cluster.any().send("POST", &renew, &[], Some(b"{}")).assert_status(200);
-    cluster.release(&lease).assert_status(204);
+    let reader = cluster.any().send("POST", &downgrade, &[], Some(b"{}")).assert_status(200);
+    cluster.release(&reader.lease_id()).assert_status(204);
 }
 
 #[test]

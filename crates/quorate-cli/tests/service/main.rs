@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod downgrade;
 mod errors;
 mod events;
 mod fixture;

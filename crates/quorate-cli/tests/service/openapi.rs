@@ -29,6 +29,7 @@ fn document_lists_every_path_and_method() {
             "get /v1/events",
             "get /v1/locks",
             "get /v1/locks/{name}",
+            "post /v1/leases/{lease_id}/downgrade",
             "post /v1/leases/{lease_id}/renew",
             "post /v1/locks/{name}/acquire",
         ]
@@ -88,6 +89,7 @@ fn responses_have_the_fields_of_the_document() {
     let held = cluster.acquire("job", &json!({})).assert_problem(409, "held");
     let renewed = cluster.renew(&acquired.lease_id()).assert_status(200);
     let lock = cluster.get("/v1/locks/job").assert_status(200);
+    let downgraded = cluster.downgrade(&acquired.lease_id()).assert_status(200);
     let page = cluster.get("/v1/locks").assert_status(200);
     for (schema, response) in [
         ("Acquired", acquired),
@@ -96,6 +98,7 @@ fn responses_have_the_fields_of_the_document() {
         ("Lock", entered),
         ("Problem", held),
         ("Renewed", renewed),
+        ("Downgraded", downgraded),
         ("Lock", lock),
         ("Page", page),
     ] {

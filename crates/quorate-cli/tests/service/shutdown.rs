@@ -62,7 +62,7 @@ fn leases_live_on_after_the_end_of_their_instance() {
 }
 
 #[test]
-fn draining_instance_is_not_ready_but_renews_and_releases() {
+fn draining_instance_is_not_ready_but_serves_leases() {
     Cluster::on_each_kind(|mut cluster| {
         let lease = cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
         let draining = &cluster.instances[0];
@@ -81,7 +81,8 @@ fn draining_instance_is_not_ready_but_renews_and_releases() {
         assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
         let path = format!("/v1/leases/{}", lease.lease_id());
         send("POST", &format!("{path}/renew")).assert_status(200);
-        send("DELETE", &path).assert_status(204);
+        let reader = send("POST", &format!("{path}/downgrade")).assert_status(200);
+        send("DELETE", &format!("/v1/leases/{}", reader.lease_id())).assert_status(204);
         unfinished.send(b"}");
         unfinished.response().assert_problem(503, "shutting_down");
         assert_eq!(cluster.instances[0].end(), Some(0));

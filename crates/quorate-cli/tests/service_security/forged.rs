@@ -55,13 +55,13 @@ fn is_same_but_for_fence(id: &str, other: &str) -> bool {
     parts(id) == parts(other)
 }
 
-/// Neither a renewal nor a release accepts the id.
+/// No request accepts the id.
 #[track_caller]
 fn assert_rejected(cluster: &Cluster, what: &str, id: &str) {
-    for response in [cluster.renew(id), cluster.release(id)] {
+    for response in [cluster.renew(id), cluster.downgrade(id), cluster.release(id)] {
         let Response { status, body, .. } = &response;
         let is_clear = match status {
-            400 => body["code"] == "invalid_lease",
+            400 => body["code"] == "invalid_lease" || body["code"] == "not_a_write_lease",
             410 => body["code"] == "lease_lost",
             _ => false,
         };
@@ -72,7 +72,7 @@ fn assert_rejected(cluster: &Cluster, what: &str, id: &str) {
 
 #[track_caller]
 fn assert_invalid(cluster: &Cluster, what: &str, id: &str) {
-    for response in [cluster.renew(id), cluster.release(id)] {
+    for response in [cluster.renew(id), cluster.downgrade(id), cluster.release(id)] {
         assert_eq!((response.status, what), (400, what), "{response:?}");
         response.assert_problem(400, "invalid_lease");
     }
@@ -254,6 +254,24 @@ fn truncated_and_damaged_lease_ids_are_rejected() {
     cluster.release(&id).assert_status(204);
 }
 
+/// A reader can make up the write lease that it would have come from.
+#[test]
+fn made_up_write_lease_of_a_reader_gains_nothing() {
+    for cluster in Cluster::of_each_kind() {
+        let request = json!({ "mode": "read", "ttl_ms": 60_000 });
+        let reader = cluster.acquire("doc", &request).assert_status(200).lease_id();
+        let forged = change(&Parts::of(&reader), |it| it.owner.truncate(it.owner.len() - 2));
+        let downgraded = cluster.downgrade(&forged).assert_status(200);
+        assert_eq!(downgraded.lease_id(), reader);
+        for response in [cluster.renew(&forged), cluster.release(&forged)] {
+            response.assert_problem(410, "lease_lost");
+        }
+        cluster.release(&reader).assert_status(204);
+        cluster.downgrade(&forged).assert_problem(410, "lease_lost");
+        cluster.acquire("doc", &json!({})).assert_status(200);
+    }
+}
+
 #[test]
 fn token_cannot_use_a_lease_id_of_its_own_making_outside_its_prefix() {
     let all: [&[&str]; 2] = [&["all"], &["ci", "--prefix", "ci:"]];
@@ -263,9 +281,11 @@ fn token_cannot_use_a_lease_id_of_its_own_making_outside_its_prefix() {
     let stolen = Parts::of(&outside.lease_id());
     for (name, status) in [("prod", 403), ("ci:x", 410), ("ci:", 410)] {
         let id = change(&stolen, |parts| parts.name = name.to_owned());
-        for (method, path) in
-            [("POST", format!("/v1/leases/{id}/renew")), ("DELETE", format!("/v1/leases/{id}"))]
-        {
+        for (method, path) in [
+            ("POST", format!("/v1/leases/{id}/renew")),
+            ("POST", format!("/v1/leases/{id}/downgrade")),
+            ("DELETE", format!("/v1/leases/{id}")),
+        ] {
             let response = instance.send(method, &path, &ci.auth(), None);
             assert_eq!(response.status, status, "{name}: {response:?}");
         }

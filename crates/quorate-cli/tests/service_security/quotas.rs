@@ -43,6 +43,23 @@ fn leases_of_one_token_are_limited() {
 }
 
 #[test]
+fn downgraded_lease_counts_once() {
+    let (cluster, [greedy]) = token_file::start([&["greedy"]], &["--max-leases", "1"]);
+    let instance = cluster.any();
+    let acquire = |name: &str| instance.acquire_with(name, &greedy.auth(), &json!({}));
+    let writer = acquire("a").assert_status(200);
+    let downgrade = format!("/v1/leases/{}/downgrade", writer.lease_id());
+    for _ in 0..2 {
+        instance.send("POST", &downgrade, &greedy.auth(), None).assert_status(200);
+    }
+    assert_limited(acquire("b"));
+    let reader = instance.send("POST", &downgrade, &greedy.auth(), None).assert_status(200);
+    let release = format!("/v1/leases/{}", reader.lease_id());
+    instance.send("DELETE", &release, &greedy.auth(), None).assert_status(204);
+    acquire("b").assert_status(200);
+}
+
+#[test]
 fn locks_of_a_set_need_room_for_all_of_their_leases() {
     let (cluster, [greedy]) = token_file::start([&["greedy"]], &["--max-leases", "3"]);
     let acquire = |name: &str, also: &[&str]| {

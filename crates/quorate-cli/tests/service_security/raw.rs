@@ -82,7 +82,8 @@ pub(crate) fn status(response: &str) -> u16 {
 #[track_caller]
 pub(crate) fn assert_serves(instance: &Instance, headers: &[(&str, &str)]) {
     let name = format!("{}well-behaved", prefix_of(headers));
-    let acquired = instance.acquire_with(&name, headers, &json!({ "wait_ms": 10_000 }));
+    let request = json!({ "ttl_ms": 60_000, "wait_ms": 10_000 });
+    let acquired = instance.acquire_with(&name, headers, &request);
     let lease = acquired.assert_status(200).lease_id();
     let path = format!("/v1/leases/{lease}");
     instance.send("DELETE", &path, headers, None).assert_status(204);

@@ -64,6 +64,7 @@ fn requests_without_a_valid_token_are_rejected() {
     let requests = [
         ("POST", "/v1/locks/a/acquire"),
         ("POST", "/v1/leases/a/renew"),
+        ("POST", "/v1/leases/a/downgrade"),
         ("DELETE", "/v1/leases/a"),
         ("GET", "/v1/locks/a"),
         ("GET", "/v1/locks"),
@@ -110,10 +111,14 @@ fn scopes_allow_what_they_say() {
     let instance = cluster.any();
     let held = call(instance, &lock, "POST", "/v1/locks/a/acquire").assert_status(200);
     let renew = format!("/v1/leases/{}/renew", held.lease_id());
+    let downgrade = format!("/v1/leases/{}/downgrade", held.lease_id());
     let release = format!("/v1/leases/{}", held.lease_id());
-    for (method, path) in
-        [("POST", "/v1/locks/b/acquire"), ("POST", &*renew), ("DELETE", &*release)]
-    {
+    for (method, path) in [
+        ("POST", "/v1/locks/b/acquire"),
+        ("POST", &*renew),
+        ("POST", &*downgrade),
+        ("DELETE", &*release),
+    ] {
         call(instance, &read, method, path).assert_problem(403, "forbidden");
     }
     for token in [&read, &lock, &admin] {
@@ -139,6 +144,7 @@ fn token_reaches_nothing_outside_its_prefix() {
         ("POST", "/v1/locks/ci/acquire".to_owned()),
         ("POST", "/v1/locks/CI:1/acquire".to_owned()),
         ("POST", format!("/v1/leases/{lease}/renew")),
+        ("POST", format!("/v1/leases/{lease}/downgrade")),
         ("DELETE", format!("/v1/leases/{lease}")),
         ("GET", "/v1/locks/prod:db".to_owned()),
         ("GET", "/v1/locks?prefix=".to_owned()),

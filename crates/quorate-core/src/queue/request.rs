@@ -88,6 +88,23 @@ pub fn identity_of(owner: &Owner) -> Option<String> {
     }
 }
 
+/// The owner of the reader that continues the lease of this writer; `None` if the owner is not an
+/// exclusive owner of the default mode.
+///
+/// It follows from the writer, so that a repeated downgrade finds the same reader. It has no tag: a
+/// repeated request for the writer must not find the reader.
+#[must_use]
+pub fn reader_of(writer: &Owner) -> Option<Owner> {
+    if group(writer).is_some() {
+        return None;
+    }
+    Position::of(writer.as_bytes())?;
+    let text = str::from_utf8(writer.as_bytes()).ok()?;
+    let request = text.split(['~', '@']).next()?;
+    let label = text.split_once('@').map_or_else(String::new, |(_, label)| format!("@{label}"));
+    Some(Owner::from_bytes(format!("{request}{label}{SHARED}").as_bytes()))
+}
+
 /// The owner without the suffix of its group.
 fn without_group(owner: &str) -> &str {
     let reentrant = || owner.strip_suffix(REENTRANT)?.rsplit_once(char::from(IDENTITY));
@@ -199,6 +216,29 @@ mod tests {
     }
 
     const TAG: Tag = Tag { bytes: [0xa5; TAG_LEN], fence: Fence::new(7) };
+
+    #[test]
+    fn reader_of_a_writer_differs_only_in_group_and_tag() {
+        for label in [None, Some(""), Some("me"), Some("a~b@c:s")] {
+            for tag in [None, Some(TAG)] {
+                let writer =
+                    Request { number: 3, secret: Some(5), tag, label, ..Request::default() };
+                let reader = Request { tag: None, is_shared: true, ..writer };
+                let found = reader_of(&position().owner_of(&writer));
+                assert_eq!(found, Some(position().owner_of(&reader)), "{label:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_writers_become_readers() {
+        let foreign = Owner::from_bytes(b"somebody");
+        let classic = Owner::new(&ClientId::from_random([1; 20]), 1, "me");
+        let (reader, entry) = (position().shared_owner(3), position().reentrant_owner(3, "i"));
+        for owner in [reader, entry, foreign, classic] {
+            assert_eq!(reader_of(&owner), None, "{owner:?}");
+        }
+    }
 
     #[test]
     fn incomplete_tags_are_ignored() {

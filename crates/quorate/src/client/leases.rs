@@ -159,7 +159,7 @@ impl Client {
     }
 }
 
-fn lost(lock: &Name, reason: LostReason) -> LeaseError {
+pub(super) fn lost(lock: &Name, reason: LostReason) -> LeaseError {
     Lost::new(lock, reason).into()
 }
 
