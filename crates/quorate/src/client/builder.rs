@@ -144,9 +144,10 @@ impl ClientBuilder {
     /// ```
     pub fn node(mut self, url: impl AsRef<str>) -> Self {
         let url = SecretUrl(url.as_ref().to_owned());
-        match &mut self.source {
-            Source::Urls(urls) => urls.push(url),
-            _ => self.source = Source::Urls(vec![url]),
+        if let Source::Urls(urls) = &mut self.source {
+            urls.push(url);
+        } else {
+            self.source = Source::Urls(vec![url]);
         }
         self
     }
