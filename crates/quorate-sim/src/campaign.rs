@@ -1,4 +1,4 @@
-//! Runs many worlds on several threads.
+//! Simulates many seeds on several threads.
 
 use std::{
     sync::{
@@ -12,8 +12,8 @@ use crate::{
     catalogue::Entry,
     check::Violation,
     fault::Bound,
+    run::{self, Counts, Options, Without},
     settings::{Fixed, Settings},
-    world::{self, Counts, Options, Without},
 };
 
 /// What to run.
@@ -34,11 +34,11 @@ pub struct Campaign {
 /// The results so far.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// The number of worlds that were run.
+    /// The number of runs.
     pub seeds: u64,
     /// What happened in them.
     pub count: Counts,
-    /// The number of worlds with an overlap after a bound was broken, by bound.
+    /// The number of runs with an overlap after a bound was broken, by bound.
     pub beyond: [u64; Bound::ALL.len()],
     /// The lowest seed that broke a promise.
     pub first: Option<(u64, Violation)>,
@@ -93,7 +93,7 @@ impl Campaign {
         seen
     }
 
-    /// Runs one world. The mutant must already be switched on.
+    /// Simulates one seed. The mutant must already be switched on.
     #[must_use]
     pub fn run_one(
         &self,
@@ -101,10 +101,10 @@ impl Campaign {
         fixed: Fixed,
         without: &Without,
         is_traced: bool,
-    ) -> world::Report {
+    ) -> run::Report {
         let is_clock_stopping = self.mutant.is_some_and(Entry::stops_clocks);
         let options = Options { is_traced, is_clock_stopping };
-        world::run(Settings::draw(seed, &fixed), without, options)
+        run::run(Settings::draw(seed, &fixed), without, options)
     }
 }
 

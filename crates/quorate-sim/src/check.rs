@@ -39,7 +39,7 @@ pub(crate) struct Checker {
     /// Nodes with quarantine enabled lost keys; and nodes lost their fences as well.
     has_lost_keys: bool,
     has_forgotten: bool,
-    /// A node's clock was set in a world where nodes forget.
+    /// A node's clock was set in a run where nodes forget.
     is_clock_wrong: bool,
     pub(crate) violation: Option<Violation>,
     pub(crate) beyond: Vec<Bound>,

@@ -20,14 +20,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::{
     campaign::Campaign,
     catalogue::{self, Entry},
+    run::Without,
     settings::{Fixed, Settings},
     shrink::{self, Small},
     story::{self, Story},
     timeline,
-    world::Without,
 };
 
-/// Runs Quorate's own machines in worlds where everything goes wrong, and looks for broken
+/// Runs Quorate's own machines in runs where everything goes wrong, and looks for broken
 /// promises.
 #[derive(Debug, Parser)]
 #[command(name = "quorate-sim", args_conflicts_with_subcommands = true)]
@@ -42,7 +42,7 @@ struct Cli {
 enum RoundKind {
     /// Switches on one deliberate bug after the other: each must be noticed.
     Mutants(mutants::Mutants),
-    /// Searches every order of events in small worlds.
+    /// Searches every order of events in small runs.
     Model(model::Search),
     /// Changes the set of nodes while everything goes wrong.
     Members(members::Changes),
@@ -80,7 +80,7 @@ struct Run {
     /// Switch on a deliberate bug.
     #[arg(long, value_parser = catalogue::find)]
     mutant: Option<&'static Entry>,
-    /// Leave faults and clients out of the world of --seed, such as f0,f3,c1.
+    /// Leave faults and clients out of the run of --seed, such as f0,f3,c1.
     #[arg(long, requires = "seed")]
     without: Option<Without>,
     /// With --seed: show every event, not only those which explain a violation.

@@ -30,9 +30,9 @@ use crate::{
     dice::Dice,
     driver::Driving,
     event::Event,
+    run::Env,
     settings::{DRIFT, Settings},
     trace::{Turn, client_name},
-    world::Env,
 };
 
 /// The machine that is shipped.
@@ -49,7 +49,7 @@ pub(crate) struct Client {
     /// What it thought of a node last.
     pub(crate) opinion: Option<Opinion>,
     jitter: Jitter,
-    /// What the judge knows of its calls and leases.
+    /// What the checker knows of its calls and leases.
     calls: BTreeMap<CallId, Watched>,
     held: Vec<Held>,
     tasks: Vec<Task>,
@@ -121,7 +121,7 @@ impl Client {
         self.is_dead
     }
 
-    /// It has no part in the world.
+    /// It has no part in the run.
     pub(crate) const fn leave_out(&mut self) {
         self.is_dead = true;
     }
@@ -234,10 +234,10 @@ impl Client {
     }
 
     fn terms(&self, env: &mut Env, ttl_ms: u64) -> Terms {
-        // All links of a world are alike, so any of them stands for the majority.
+        // All links of a run are alike, so any of them stands for the majority.
         let trip = Duration::from_nanos(env.net.link(self.me.number, 0).round_trip());
         let ttl = Duration::from_millis(ttl_ms);
-        Terms::new(ttl, vote_timeout(ttl, trip), DRIFT).expect("the ttls of a world are fair")
+        Terms::new(ttl, vote_timeout(ttl, trip), DRIFT).expect("the ttls of a run are fair")
     }
 }
 

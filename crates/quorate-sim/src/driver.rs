@@ -1,4 +1,4 @@
-//! The loop that drives the client machine of the core. It exists once; worlds say how a command
+//! The loop that drives the client machine of the core. It exists once; runs say how a command
 //! is sent and what an event means.
 
 use quorate_core::{
@@ -22,49 +22,49 @@ pub(crate) trait Driver {
     /// Where its owners get their names from.
     type Source: OwnerSource;
     /// What is around it.
-    type World;
+    type Context;
 
     fn machine(&mut self) -> &mut client::Client<Self::Source>;
 
     fn driving(&mut self) -> &mut Driving;
 
     /// Whether commands for this node stay in the machine for now.
-    fn is_busy(&mut self, _world: &mut Self::World, _node: usize) -> bool {
+    fn is_busy(&mut self, _context: &mut Self::Context, _node: usize) -> bool {
         false
     }
 
     /// Which commands this node takes in a batch.
-    fn joins(&mut self, _world: &mut Self::World, _node: usize) -> Joins {
+    fn joins(&mut self, _context: &mut Self::Context, _node: usize) -> Joins {
         |_| true
     }
 
     /// Sends a command, or tells the machine that it cannot be sent.
-    fn transmit(&mut self, world: &mut Self::World, node: usize, transmit: Transmit);
+    fn transmit(&mut self, context: &mut Self::Context, node: usize, transmit: Transmit);
 
     /// The machine reports something.
-    fn handle_event(&mut self, world: &mut Self::World, event: Event);
+    fn handle_event(&mut self, context: &mut Self::Context, event: Event);
 
     /// `handle_timeout` is due at this moment.
-    fn arm(&mut self, world: &mut Self::World, at: Moment);
+    fn arm(&mut self, context: &mut Self::Context, at: Moment);
 
     /// Does what the machine wants until it waits for something.
-    fn drive(&mut self, world: &mut Self::World) {
+    fn drive(&mut self, context: &mut Self::Context) {
         if std::mem::replace(&mut self.driving().is_driving, true) {
             return; // The outer call goes on with this.
         }
         let mut busy = NodeSet::EMPTY;
         loop {
             if let Some(node) = self.machine().nodes_to_send().without(busy).iter().next() {
-                if self.is_busy(world, node) {
+                if self.is_busy(context, node) {
                     busy.insert(node);
                     continue;
                 }
-                let joins = self.joins(world, node);
+                let joins = self.joins(context, node);
                 while let Some(transmit) = self.machine().poll_transmit(node, joins) {
-                    self.transmit(world, node, transmit);
+                    self.transmit(context, node, transmit);
                 }
             } else if let Some(event) = self.machine().poll_event() {
-                self.handle_event(world, event);
+                self.handle_event(context, event);
             } else {
                 break;
             }
@@ -74,7 +74,7 @@ pub(crate) trait Driver {
             && self.driving().armed_at.is_none_or(|armed_at| next < armed_at)
         {
             self.driving().armed_at = Some(next);
-            self.arm(world, next);
+            self.arm(context, next);
         }
     }
 }

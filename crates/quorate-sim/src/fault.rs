@@ -128,7 +128,7 @@ impl Bound {
     pub const ALL: [Self; 5] =
         [Self::Memory, Self::Keys, Self::Clocks, Self::Manners, Self::Witness];
 
-    /// Those that a world may break from the beginning.
+    /// Those that a run may break from the beginning.
     pub(crate) const DRAWN: [Self; 4] = [Self::Memory, Self::Keys, Self::Clocks, Self::Manners];
 }
 
@@ -145,7 +145,7 @@ impl fmt::Display for Bound {
 }
 
 impl What {
-    /// Which bound it breaks, if it does. In a forgetful world the guard makes up for much.
+    /// Which bound it breaks, if it does. In a forgetful run the guard makes up for much.
     #[must_use]
     pub const fn breaks(&self, is_forgetful: bool) -> Option<Bound> {
         match self {
@@ -240,7 +240,7 @@ pub const KINDS: [&str; 25] = [
 /// The kind of a cancelled call.
 pub(crate) const CANCELLED: usize = 24;
 
-/// Draws the faults of a world, in the order of their times.
+/// Draws the faults of a run, in the order of their times.
 pub(crate) fn draw(settings: &Settings) -> Vec<Fault> {
     let mut dice = Dice::new(settings.seed, STREAM);
     if settings.is_rolling {
@@ -401,14 +401,14 @@ fn draw_forgetting(settings: &Settings, dice: &mut Dice, fault: Fault) -> Fault 
 }
 
 /// A step that is large enough to be noticed by anybody. One back keeps keys for longer than there
-/// are worlds: not where a majority could be kept by that and by nodes that are away for good.
+/// are runs: not where a majority could be kept by that and by nodes that are away for good.
 fn draw_step(settings: &Settings, dice: &mut Dice) -> i64 {
     let ms = settings.session_ms + dice.pick(&[STEP_MS, 3 * STEP_MS, 3_600_000]);
     let micros = (ms * 1_000) as i64;
     if is_back(settings) { -micros } else { micros }
 }
 
-/// Whether clocks are set back in this world, or forward. Both within the time of a ping would not
+/// Whether clocks are set back in this run, or forward. Both within the time of a ping would not
 /// be noticed: a session from before outlives what was granted in between.
 const fn is_back(settings: &Settings) -> bool {
     !settings.does_end_cut && settings.seed.is_multiple_of(4)
@@ -419,7 +419,7 @@ const STEP_MS: u64 = WALL_TOLERANCE_MS + 3_000;
 
 const STREAM: u64 = 2;
 
-/// No fault lasts longer, so that a world with long leases sees more than one.
+/// No fault lasts longer, so that a run with long leases sees more than one.
 const LASTS_MAX: Nanos = SECOND;
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ impl Full {
 }
 
 impl Settings {
-    /// In a third of the worlds nodes are full for a while among the other faults. In others they
+    /// In a third of the runs nodes are full for a while among the other faults. In others they
     /// are full when nothing else is wrong any more, for longer than a session and a lease last:
     /// nothing may be lost by that.
     pub(crate) fn filled(mut self) -> Self {
@@ -61,7 +61,7 @@ impl Settings {
     }
 }
 
-/// Worlds in which this would take longer have other things to show.
+/// Runs in which this would take longer have other things to show.
 const LEAST_MAX: Nanos = 2_000 * MS;
 
 const STREAM: u64 = 5;

@@ -4,25 +4,25 @@
 //! answers, and how a node executes a command. Only the network, the clocks and the random numbers
 //! are simulated.
 //!
-//! # A world
+//! # A run
 //!
 //! One seed decides everything: the number of nodes and clients, their clocks, what the users do,
-//! and which faults occur. [`world::run`] plays it in virtual time, event by event. The checker in
+//! and which faults occur. [`run::run`] plays it in virtual time, event by event. The checker in
 //! [`check`] knows the true time, which no client or node knows, and reports broken promises.
 //!
 //! - [`settings`] and [`fault`]: what a seed draws before the run begins.
-//! - `rng`, `clock`, `event`, `net`, `node`, `client`: the parts of a world. `driver` drives the
+//! - `dice`, `clock`, `event`, `net`, `node`, `client`: the parts of a run. `driver` drives the
 //!   client machine of the core, for the model as well.
-//! - [`members`]: the same worlds, but the set of nodes changes.
+//! - [`members`]: the same runs, but the set of nodes changes.
 //! - [`campaign`]: many seeds on many threads.
 //! - [`catalogue`]: deliberate bugs, each of which must be detected. [`directed`]: fixed schedules
 //!   for the bugs that random seeds do not reach.
-//! - [`shrink`], [`excerpt`], [`trace`], [`timeline`]: reduce a violation and show it.
+//! - [`shrink`], [`story`], [`trace`], [`timeline`]: reduce a violation and show it.
 //! - [`cli`]: the command.
 //!
 //! # The model
 //!
-//! [`model`] searches all schedules of small worlds; [`world`] samples schedules of large ones.
+//! [`model`] searches all schedules of small runs; [`run`] samples schedules of large ones.
 
 pub mod campaign;
 pub mod catalogue;
@@ -40,9 +40,9 @@ pub mod members;
 pub mod model;
 mod net;
 mod node;
+pub mod run;
 pub mod settings;
 pub mod shrink;
 pub mod story;
 pub mod timeline;
 pub mod trace;
-pub mod world;

@@ -1,7 +1,7 @@
 //! The set of nodes changes while everything goes wrong: nodes are added, removed and replaced,
 //! clients have old lists, nodes forget, and operators are at odds.
 //!
-//! These are worlds like the others, with the same clients, network and judge. What is added are
+//! These are runs like the others, with the same clients, network and checker. What is added are
 //! spare servers, a list of nodes for each client, and operators with the `plan` of the core. No
 //! second node loses its memory before the first has its place again: that is more than a set can
 //! bear whose data is not written to disk at once.
@@ -10,14 +10,14 @@ pub(crate) mod directed;
 mod faults;
 mod meet;
 mod operator;
-mod world;
+mod run;
 
 use std::fmt;
 
 use self::{
     faults::Fault,
     operator::Operator,
-    world::{Later, STREAM},
+    run::{Later, STREAM},
 };
 use crate::{
     clock::{MS, Nanos},
@@ -39,7 +39,7 @@ const GUARD: Nanos = QUARANTINE_MS * MS;
 /// How long a server may be silent.
 const LINK_TIMEOUT: Nanos = 120 * MS;
 
-/// What a world has in which the set of nodes changes.
+/// What a run has in which the set of nodes changes.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) operators: Vec<Operator>,
@@ -51,7 +51,7 @@ pub(crate) struct Changes {
     forgetful: Vec<usize>,
 }
 
-/// What became of one world.
+/// What became of one run.
 #[derive(Debug)]
 pub struct Report {
     /// How often the lock was held.
@@ -73,13 +73,13 @@ impl fmt::Display for Report {
     }
 }
 
-/// Plays the world of one seed.
+/// Plays the run of one seed.
 #[must_use]
 pub fn run(seed: u64, is_traced: bool) -> Report {
-    world::play(settings(seed), is_traced)
+    run::play(settings(seed), is_traced)
 }
 
-/// Plays the worlds of the first seeds, for the catalogue of deliberate bugs.
+/// Plays the runs of the first seeds, for the catalogue of deliberate bugs.
 ///
 /// # Errors
 ///

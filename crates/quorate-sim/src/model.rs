@@ -1,9 +1,9 @@
-//! The exhaustive model: small worlds in which every order of events is tried.
+//! The exhaustive model: small models in which every order of events is tried.
 //!
 //! A client is the machine that is shipped ([`Client`](quorate_core::client::Client)), a node is
 //! the core's [`Store`](quorate_core::store::Store). Only what is around them is made up: a network
 //! that keeps each connection in order and takes any time, sessions, clocks that tick together, and
-//! faults. In classic mode clocks always tick. In most worlds with a queue time stands still: a
+//! faults. In classic mode clocks always tick. In most models with a queue time stands still: a
 //! lease never ends by itself, a timer may strike at any moment, and keys that vanish stand for all
 //! that ends too early.
 
@@ -14,25 +14,26 @@ use stateright::{Checker, HasDiscoveries};
 
 pub use self::{
     claims::{BACKED, IN_ORDER, KEPT_GRANTS, NO_LEAK, ONE_HOLDER, PROGRESS, UNIQUE},
-    judge::Kind,
+    property::Kind,
     report::{Finding, Report, table},
     row::{About, Row, all},
     settings::{ANY_NUMBER, Beginning, Clocks, Dialect, Expected, Settings, Tickets},
 };
 use self::{
-    judge::{Judged, claims},
-    world::World,
+    product::ProductModel,
+    property::{Checked, claims},
 };
 
 mod claims;
 mod fair;
 pub mod fences;
-mod judge;
 mod link;
 mod member;
 mod memo;
 mod node;
 mod print;
+mod product;
+mod property;
 mod report;
 mod row;
 mod rows;
@@ -41,27 +42,26 @@ mod settings;
 mod state;
 mod step;
 mod trace;
-mod world;
 
-/// Searches one world, until every state was seen or a claim is broken.
+/// Searches one model, until every state was seen or a claim is broken.
 #[must_use]
 pub fn run(row: &Row) -> Report {
     let about = row.about();
     match row {
-        Row::Product(settings) => search(about, World::new(settings.clone())),
+        Row::Product(settings) => search(about, ProductModel::new(settings.clone())),
         Row::Fences(settings) => fences::run(about, settings),
         Row::Sets(settings) => sets::run(about, settings),
     }
 }
 
-fn search<W>(about: About, world: W) -> Report
+fn search<M>(about: About, model: M) -> Report
 where
-    W: Judged + Send + Sync,
-    W::State: Clone + Debug + Hash + PartialEq + Send + Sync,
-    W::Action: Clone + Debug + PartialEq + Send + Sync,
+    M: Checked + Send + Sync,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq + Send + Sync,
 {
     let started = Instant::now();
-    let checker = world
+    let checker = model
         .checker()
         .threads(1)
         .target_state_count(about.steps_max)
@@ -69,15 +69,15 @@ where
         .spawn_bfs()
         .join();
     let took = started.elapsed();
-    let world = checker.model();
+    let model = checker.model();
     let mut discoveries = checker.discoveries();
     // Paths are made by doing every step once more, on this thread.
     mutant::switch(None);
-    let findings: Vec<Finding> = claims::<W>(world.settings())
+    let findings: Vec<Finding> = claims::<M>(model.settings())
         .map(|claim| Finding {
             claim: claim.name,
             kind: claim.kind,
-            path: discoveries.remove(claim.name).map(|path| world.told(&path)),
+            path: discoveries.remove(claim.name).map(|path| model.told(&path)),
         })
         .collect();
     let is_violated = findings.iter().any(Finding::is_violation);

@@ -1,4 +1,4 @@
-//! What one seed decides before anything happens: the size of the world, its clocks and its pace.
+//! What one seed decides before anything happens: the size of the run, its clocks and its pace.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     full::Full,
 };
 
-/// One world.
+/// One run.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// What everything follows from.
@@ -130,7 +130,7 @@ impl QuarantineSettings {
 }
 
 impl Settings {
-    /// Draws a world from a seed. What `fixed` says is not drawn.
+    /// Draws a run from a seed. What `fixed` says is not drawn.
     #[must_use]
     pub fn draw(seed: u64, fixed: &Fixed) -> Self {
         let mut dice = Dice::new(seed, STREAM);
@@ -190,7 +190,7 @@ impl Settings {
         drawn.quarantined(fixed).shared(fixed).rolling().filled().batched().in_sets().reentrant()
     }
 
-    /// In a fifth of the worlds users want several locks at once. They have a stream of their own,
+    /// In a fifth of the runs users want several locks at once. They have a stream of their own,
     /// too.
     fn in_sets(mut self) -> Self {
         let mut dice = Dice::new(self.seed, SET_STREAM);
@@ -200,7 +200,7 @@ impl Settings {
         self
     }
 
-    /// In a fifth of the worlds in line some locks are reentrant. They have a stream of their own,
+    /// In a fifth of the runs in line some locks are reentrant. They have a stream of their own,
     /// too.
     fn reentrant(mut self) -> Self {
         let mut dice = Dice::new(self.seed, IDENTITY_STREAM);
@@ -208,7 +208,7 @@ impl Settings {
         self
     }
 
-    /// In an eighth of the worlds a link counts as busy as soon as one request is unanswered, nodes
+    /// In an eighth of the runs a link counts as busy as soon as one request is unanswered, nodes
     /// take every batch, and clients want several locks. They have a stream of their own, too.
     fn batched(mut self) -> Self {
         if Dice::new(self.seed, BATCH_STREAM).below(8) == 0 {
@@ -220,7 +220,7 @@ impl Settings {
         self
     }
 
-    /// A third of the worlds in line have locks that are shared. They have a stream of their own,
+    /// A third of the runs in line have locks that are shared. They have a stream of their own,
     /// too.
     fn shared(mut self, fixed: &Fixed) -> Self {
         let mut dice = Dice::new(self.seed, SHARE_STREAM);
@@ -237,7 +237,7 @@ impl Settings {
         self
     }
 
-    /// Most worlds in line are guarded, and a third of the others; most of those forget. They have
+    /// Most runs in line are guarded, and a third of the others; most of those forget. They have
     /// a stream of their own, so that all others are what they were.
     fn quarantined(mut self, fixed: &Fixed) -> Self {
         let mut dice = Dice::new(self.seed, GUARD_STREAM);
@@ -267,7 +267,7 @@ impl Settings {
         self
     }
 
-    /// In an eighth of the worlds in line where nodes forget, they are restarted in turn. They have
+    /// In an eighth of the runs in line where nodes forget, they are restarted in turn. They have
     /// a stream of their own, too.
     fn rolling(mut self) -> Self {
         let mut dice = Dice::new(self.seed, ROLLING_STREAM);

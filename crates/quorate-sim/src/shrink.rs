@@ -3,9 +3,9 @@
 use crate::{
     campaign::Campaign,
     check::Promise,
+    run::Without,
     settings::{Fixed, Settings},
     story::Story,
-    world::Without,
 };
 
 /// A violation that nothing more can be taken from.
@@ -15,7 +15,7 @@ pub struct Small {
     pub seed: u64,
     /// What the seed does not decide.
     pub fixed: Fixed,
-    /// What is left out of its world.
+    /// What is left out of its run.
     pub without: Without,
     /// What is left.
     pub story: Story,
@@ -50,7 +50,7 @@ impl Small {
 }
 
 /// Finds the smallest story that breaks the same promise: of this seed, and of the next ones in
-/// smaller worlds. The mutant must be switched on already.
+/// smaller runs. The mutant must be switched on already.
 #[must_use]
 pub fn shrink(campaign: &Campaign, seed: u64, promise: Promise) -> Option<Small> {
     let first = shrink_one(campaign, seed, campaign.fixed, promise)?;
@@ -80,7 +80,7 @@ pub fn shrink(campaign: &Campaign, seed: u64, promise: Promise) -> Option<Small>
     Some(best)
 }
 
-/// Takes things out of one world for as long as the promise stays broken.
+/// Takes things out of one run for as long as the promise stays broken.
 fn shrink_one(campaign: &Campaign, seed: u64, fixed: Fixed, promise: Promise) -> Option<Small> {
     let settings = Settings::draw(seed, &fixed);
     let is_broken = |without: &Without| {
@@ -114,7 +114,7 @@ fn try_out(
     }
 }
 
-/// How many seeds after the first are looked at, for each size of a world.
+/// How many seeds after the first are looked at, for each size of a run.
 const NEIGHBOURS: u64 = 200;
 
 /// How many violations are made small at the most.

@@ -12,7 +12,7 @@ use crate::{
 /// A violation and the events that led to it.
 #[derive(Clone, Debug)]
 pub struct Story {
-    /// The world.
+    /// The run.
     pub settings: Settings,
     /// What was broken.
     pub violation: Violation,
@@ -66,7 +66,7 @@ impl fmt::Display for Story {
     }
 }
 
-/// What stands above a trace: the world, and how to read the lines.
+/// What stands above a trace: the run, and how to read the lines.
 #[must_use]
 pub fn head(settings: &Settings) -> String {
     let Settings { nodes, clients, ttls_ms, quarantine, sharing, .. } = settings;
@@ -93,7 +93,7 @@ fn is_near(place: Position, told: &[&Line], first: Nanos) -> bool {
     };
     match place {
         Position::Client(client) | Position::Link(client, _) => is_client(client),
-        Position::Node(_) | Position::World => true,
+        Position::Node(_) | Position::Everywhere => true,
     }
 }
 

@@ -75,7 +75,7 @@ impl<'a> Picture<'a> {
                 Position::Link(client, node) => {
                     (Lane::Node(*node), format!("{text} with {}", client_name(*client)))
                 }
-                Position::World => (Lane::Node(0), text.clone()),
+                Position::Everywhere => (Lane::Node(0), text.clone()),
             };
             if let Some(lane) = self.lane(lane) {
                 canvas.fault(lane, line.at, *until, &text);

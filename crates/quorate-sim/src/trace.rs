@@ -97,7 +97,7 @@ pub enum Position {
     Client(usize),
     Node(usize),
     Link(usize, usize),
-    World,
+    Everywhere,
 }
 
 impl Trace {
@@ -172,7 +172,7 @@ impl fmt::Display for Position {
             Self::Client(client) => client_name(*client),
             Self::Node(node) => format!("n{node}"),
             Self::Link(client, node) => format!("{}-n{node}", client_name(*client)),
-            Self::World => "*".to_owned(),
+            Self::Everywhere => "*".to_owned(),
         })
     }
 }

@@ -7,12 +7,12 @@ use quorate_sim::{
     catalogue::{self, CATALOGUE, Entry, Noticed},
     check::Promise,
     fault::{Bound, KINDS},
+    run::{self, Counts, Options, Without},
     settings::{Fixed, Settings},
     shrink,
     story::Story,
     timeline,
     trace::{Line, Position, Scene, Turn},
-    world::{self, Counts, Options, Without},
 };
 
 fn campaign(seeds: u64) -> Campaign {
@@ -22,7 +22,7 @@ fn campaign(seeds: u64) -> Campaign {
 fn trace(seed: u64, without: &Without) -> Vec<String> {
     let settings = Settings::draw(seed, &Fixed::default());
     let options = Options { is_traced: true, ..Options::default() };
-    let report = world::run(settings, without, options);
+    let report = run::run(settings, without, options);
     report.trace.lines().iter().map(ToString::to_string).collect()
 }
 
@@ -102,29 +102,29 @@ fn locks_are_shared_and_had_alone_by_turns() {
     }
 }
 
-/// In some worlds there is always somebody who shares the lock, unless one alone gets its turn.
+/// In some runs there is always somebody who shares the lock, unless one alone gets its turn.
 #[test]
 fn whoever_wants_a_lock_alone_has_its_turn_in_a_crowd() {
     let fixed = Fixed { has_queue: Some(true), is_shared: Some(true), ..Fixed::default() };
-    let (mut worlds, mut count) = (0, Counts::default());
+    let (mut runs, mut count) = (0, Counts::default());
     for seed in 0..400 {
         let settings = Settings::draw(seed, &fixed);
         if !settings.sharing.is_some_and(|sharing| sharing.is_crowded) {
             continue;
         }
-        let report = world::run(settings, &Without::default(), Options::default());
+        let report = run::run(settings, &Without::default(), Options::default());
         assert!(report.violation.is_none(), "{seed}: {:?}", report.violation);
-        worlds += 1;
+        runs += 1;
         count.shared += report.count.shared;
         count.joined += report.count.joined;
         count.turns += report.count.turns;
     }
-    assert!(worlds > 40, "{worlds}");
+    assert!(runs > 40, "{runs}");
     assert!(count.joined > count.shared / 2, "{count:?}");
-    assert!(count.turns > 10 * worlds, "{worlds}: {count:?}");
+    assert!(count.turns > 10 * runs, "{runs}: {count:?}");
 }
 
-/// The worlds in which nobody shares anything are what they are without those who do.
+/// The runs in which nobody shares anything are what they are without those who do.
 #[test]
 fn most_worlds_have_no_locks_that_are_shared() {
     let draw = |seed| Settings::draw(seed, &Fixed::default());
@@ -151,7 +151,7 @@ fn a_world_is_the_same_whether_it_is_recorded_or_not() {
     for seed in 0..300 {
         let count = |is_traced| {
             let options = Options { is_traced, ..Options::default() };
-            world::run(Settings::draw(seed, &Fixed::default()), &Without::default(), options).count
+            run::run(Settings::draw(seed, &Fixed::default()), &Without::default(), options).count
         };
         assert_eq!(format!("{:?}", count(false)), format!("{:?}", count(true)), "{seed}");
     }
@@ -164,7 +164,7 @@ fn what_is_left_out_does_not_change_what_was_before() {
         let fault = whole.iter().position(|line| line.contains("FAULT f0"))?;
         Some((seed, whole, fault))
     };
-    let (seed, whole, fault) = (0..20).find_map(first_fault).expect("a world with faults");
+    let (seed, whole, fault) = (0..20).find_map(first_fault).expect("a run with faults");
     let without = Without { faults: vec![0], clients: Vec::new() };
     let less = trace(seed, &without);
     assert_eq!(whole[..fault], less[..fault]);
@@ -187,7 +187,7 @@ fn who_stands_still_does_nothing() {
     for seed in 0..200 {
         let settings = Settings::draw(seed, &Fixed::default());
         let options = Options { is_traced: true, ..Options::default() };
-        let report = world::run(settings, &Without::default(), options);
+        let report = run::run(settings, &Without::default(), options);
         for stop in report.trace.lines() {
             let Scene::Fault { place: Position::Client(client), until, text, .. } = &stop.what
             else {

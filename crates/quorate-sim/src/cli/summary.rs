@@ -5,7 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use crate::{
     campaign::Totals,
     fault::{Bound, KINDS},
-    world::Counts,
+    run::Counts,
 };
 
 /// While it runs.
@@ -68,7 +68,7 @@ pub(super) fn counts(count: &Counts) -> String {
 fn shares(count: &Counts) -> String {
     let Counts { sharing, shared, joined, nested, turns, adopted, downgrades, .. } = count;
     format!(
-        "shared: {sharing} worlds, {shared} acquisitions, {joined} of them with others, {turns} \
+        "shared: {sharing} runs, {shared} acquisitions, {joined} of them with others, {turns} \
          by one alone before them, {adopted} leases taken over, {downgrades} downgrades, {nested} \
          entered again\n"
     )
@@ -78,7 +78,7 @@ fn shares(count: &Counts) -> String {
 fn guards(count: &Counts) -> String {
     let Counts { quarantined, forgettings, doubts, false_doubts, waits, differs, .. } = count;
     format!(
-        "quarantined: {quarantined} worlds, {forgettings} times a node forgot, {doubts} doubts \
+        "quarantined: {quarantined} runs, {forgettings} times a node forgot, {doubts} doubts \
          ({false_doubts} without reason), {waits} waits, {differs} refusals\n"
     )
 }

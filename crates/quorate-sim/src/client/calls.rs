@@ -1,4 +1,4 @@
-//! The calls of a client: the core's machine, driven by virtual time and watched by the judge.
+//! The calls of a client: the core's machine, driven by virtual time and watched by the checker.
 
 use quorate_core::{
     acquire,
@@ -21,12 +21,12 @@ use crate::{
     check::{Promise, majority},
     clock::Nanos,
     driver::Driver,
+    run::Env,
     settings::WAKE_LAG_MAX,
     trace::{self, Scene},
-    world::Env,
 };
 
-/// What the judge knows of a call.
+/// What the checker knows of a call.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) lock: usize,
@@ -43,7 +43,7 @@ pub(super) struct Watched {
     /// Nodes that have granted, and have not turned out to have forgotten since.
     granted: NodeSet,
     incarnation: u32,
-    /// The judge looks at its place in the queue.
+    /// The checker looks at its place in the queue.
     is_standing: bool,
 }
 
@@ -105,7 +105,7 @@ impl Client {
         call
     }
 
-    /// The judge watches a call that has just begun.
+    /// The checker watches a call that has just begun.
     pub(super) fn watch(
         &mut self,
         env: &Env,
@@ -134,7 +134,7 @@ impl Client {
         waiters.map(|waiter| waiter.owner())
     }
 
-    /// Counts an answer for the judge.
+    /// Counts an answer for the checker.
     pub(super) fn count(&mut self, node: usize, transmit: &Transmit, reply: Option<&Reply>) {
         for (about, command, reply) in transmit.about.entries(&transmit.command, reply) {
             let reply = reply.filter(|reply| **reply != Reply::Full);
@@ -185,7 +185,7 @@ impl Client {
         }
     }
 
-    /// The judge looks at the order of waiters.
+    /// The checker looks at the order of waiters.
     pub(super) fn stand(&mut self, env: &mut Env, call: CallId) {
         let Some(waiter) = self.me.machine.call(call).and_then(|call| call.waiter()) else {
             return;
@@ -200,7 +200,7 @@ impl Client {
         }
     }
 
-    /// The outcome of a call is certain: the judge looks at it, and the task goes on.
+    /// The outcome of a call is certain: the checker looks at it, and the task goes on.
     pub(super) fn handle_ended(&mut self, env: &mut Env, call: CallId) {
         let Some(ended) = self.me.machine.take_outcome(call) else { return };
         let Some(mut watched) = self.calls.remove(&call) else {

@@ -1,4 +1,4 @@
-//! What is held: what the judge makes of what the machine reports.
+//! What is held: what the checker makes of what the machine reports.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ use crate::{
     clock::{NEVER, Nanos},
     driver::Driver,
     event::Event,
+    run::Env,
     trace::{self, Scene, Turn},
-    world::Env,
 };
 
-/// What the judge knows of a held lease.
+/// What the checker knows of a held lease.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) id: LeaseId,
     pub(super) lock: usize,
     pub(super) task: usize,
-    /// The judge's number for it.
+    /// The checker's number for it.
     pub(super) claim: u32,
     pub(super) hold_until: Moment,
     pub(super) is_renewed: bool,
@@ -103,7 +103,7 @@ impl Client {
         id
     }
 
-    /// The same for the judge. Returns its number for the lease.
+    /// The same for the checker. Returns its number for the lease.
     pub(super) fn note_kept(&mut self, env: &mut Env, id: LeaseId, won: Won) -> u32 {
         let Won { call: _, lock, task, hold_until, is_renewed, sent_at, from } = won;
         let now = self.now(env);
@@ -153,7 +153,7 @@ impl Client {
         self.held.iter_mut().find(|held| held.id == id)
     }
 
-    /// The holder lets go of the lease, for the judge. Returns its lock.
+    /// The holder lets go of the lease, for the checker. Returns its lock.
     pub(super) fn note_let_go(
         &mut self,
         env: &mut Env,
@@ -254,7 +254,7 @@ impl Client {
         }
     }
 
-    /// Tells the judge for how long the holder believes to hold the lock.
+    /// Tells the checker for how long the holder believes to hold the lock.
     fn note_end(&self, env: &mut Env, id: LeaseId) {
         let Some(known) = self.held.iter().find(|held| held.id == id) else { return };
         let Some(held) = self.me.machine.lease(id) else { return };

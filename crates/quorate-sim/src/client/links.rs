@@ -22,8 +22,8 @@ use crate::{
     driver::{Driver, Driving},
     event::{Due, Event},
     net::{Link, Waiting, Whose},
+    run::Env,
     settings::{WAKE_LAG_MAX, wall_ms},
-    world::Env,
 };
 
 /// What every client has, whatever its user does.
@@ -69,7 +69,7 @@ impl Client {
         self.plan(env, at, what);
     }
 
-    /// How long silent nodes are waited for. All links of a world are alike.
+    /// How long silent nodes are waited for. All links of a run are alike.
     fn patience(&self, env: &mut Env) -> impl Fn(Duration) -> Duration + use<> {
         let trip = Duration::from_nanos(self.link(env, 0).round_trip());
         move |ttl| vote_timeout(ttl, trip)
@@ -366,7 +366,7 @@ impl Client {
         // They are judged anew.
         others.for_each(|other| self.close(env, other, true));
         let Some(handshakes) = self.me.handshakes.as_mut() else { return };
-        match handshakes.judge(node, opinion, met, now) {
+        match handshakes.decide(node, opinion, met, now) {
             Verdict::Votes => self.attach(env, node),
             Verdict::Say(command) => self.send_meeting(env, node, command),
             Verdict::Leave => self.close(env, node, false),
@@ -376,7 +376,7 @@ impl Client {
 
 impl Driver for Client {
     type Source = Names;
-    type World = Env;
+    type Context = Env;
 
     fn machine(&mut self) -> &mut Machine {
         &mut self.me.machine
@@ -395,7 +395,7 @@ impl Driver for Client {
         !is_pulling && link.is_attached && link.waiting.len() > idle_max
     }
 
-    /// Like a link to a server, a node takes heartbeats together. Some worlds have nodes that take
+    /// Like a link to a server, a node takes heartbeats together. Some runs have nodes that take
     /// every batch; one that recovers takes all that does not ask for locks.
     fn joins(&mut self, env: &mut Env, node: usize) -> Joins {
         match (env.settings.idle_max == 0, self.link(env, node).is_recovering) {

@@ -1,4 +1,4 @@
-//! What the judge sees of the links of a client, and what those need of their world.
+//! What the checker sees of the links of a client, and what those need of their run.
 
 use quorate_core::{
     client::{About, Transmit},
@@ -10,8 +10,8 @@ use quorate_core::{
 use super::Client;
 use crate::{
     clock::{MS, Nanos},
+    run::Env,
     trace::{self, Position, Scene},
-    world::Env,
 };
 
 impl Client {

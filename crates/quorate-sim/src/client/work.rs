@@ -30,8 +30,8 @@ use crate::{
     dice::Dice,
     driver::Driver,
     event::Due,
+    run::{Env, Handover},
     trace::Group,
-    world::{Env, Handover},
 };
 
 /// One flow of work.

@@ -1,4 +1,4 @@
-//! Schedules for the deliberate bugs that random worlds hardly reach.
+//! Schedules for the deliberate bugs that random runs hardly reach.
 
 use quorate_core::{
     command::{ClientId, Command, Reply, SessionTerms},
@@ -14,8 +14,8 @@ use crate::{
     clock::{MS, NodeClock},
     directed::Schedule,
     node::Node,
+    run::{Env, Options, Run, Without},
     settings::{Settings, label, wall_ms},
-    world::{Env, Options, Without, World},
 };
 
 pub(crate) const SCHEDULES: &[(Mutant, Schedule)] = &[
@@ -38,7 +38,7 @@ impl Bench {
     fn founded(nodes: usize) -> (Self, View) {
         let rates = vec![0; nodes + 1];
         let settings = Settings { nodes, spares: 1, node_rates: rates, ..settings(0) };
-        let mut env = World::new(settings, &Without::default(), Options::default()).env;
+        let mut env = Run::new(settings, &Without::default(), Options::default()).env;
         for node in &mut env.nodes {
             node.clock = NodeClock::new(wall_ms(0) * 1_000, 0);
         }

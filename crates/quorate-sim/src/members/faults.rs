@@ -1,12 +1,12 @@
-//! What goes wrong in a world, drawn at random.
+//! What goes wrong in a run, drawn at random.
 
-use super::{GUARD, world::Later};
+use super::{GUARD, run::Later};
 use crate::{
     clock::{MS, Nanos},
     dice::Dice,
     event::{Event, Part},
     fault::Keeps,
-    world::World,
+    run::Run,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,7 @@ const SNAPSHOT: u16 = 0;
 pub(super) fn draw(dice: &mut Dice) -> Vec<(Nanos, Fault)> {
     let count = dice.between(3, 16);
     let end = dice.between(8, 24) * GUARD;
-    // Some worlds are about few things, so that much else does not get in their way.
+    // Some runs are about few things, so that much else does not get in their way.
     let (count, all) = match dice.below(4) {
         0 => (count / 4 + 1, FEW),
         _ => (count, ALL),
@@ -79,7 +79,7 @@ pub(super) fn draw(dice: &mut Dice) -> Vec<(Nanos, Fault)> {
     (0..count).map(&mut fault).collect()
 }
 
-impl World {
+impl Run {
     pub(super) fn strike(&mut self, fault: Fault) {
         let server = self.any_server();
         let client = self.env.dice.index(self.clients.len());

@@ -1,4 +1,4 @@
-//! What operators and the judge do with servers directly, without the network.
+//! What operators and the checker do with servers directly, without the network.
 
 use quorate_core::{
     command::{Command, Reply},
@@ -7,14 +7,15 @@ use quorate_core::{
 
 use super::{LIFE_MS, QUARANTINE_MS};
 use crate::{
+    run::Env,
     settings::wall_ms,
     trace::{Position, Scene},
-    world::Env,
 };
 
 impl Env {
     pub(super) fn note_change(&mut self, text: impl FnOnce() -> String) {
-        self.trace.add(self.now, None, || Scene::Note { place: Position::World, text: text() });
+        self.trace
+            .add(self.now, None, || Scene::Note { place: Position::Everywhere, text: text() });
     }
 
     pub(super) fn random(&mut self) -> u128 {

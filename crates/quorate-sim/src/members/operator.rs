@@ -15,8 +15,8 @@ use crate::{
     clock::{MS, Nanos},
     event::{Due, Event},
     net::{Waiting, Whose},
+    run::Env,
     settings::label,
-    world::Env,
 };
 
 #[derive(Debug)]

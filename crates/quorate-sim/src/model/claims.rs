@@ -4,14 +4,14 @@ use quorate_core::{acquire::NodeAction, quorum::majority};
 
 use super::{
     fair,
-    judge::{Claim, Kind},
     link::Heard,
+    product::ProductModel,
+    property::{Claim, Kind},
     settings::{Expected, Settings},
     state::{Fault, State},
-    world::World,
 };
 
-/// Also what a world must break that is worse than what is promised.
+/// Also what a model must break that is worse than what is promised.
 pub const ONE_HOLDER: &str = "at most one client holds a valid lease";
 /// The lease of a holder rests on keys.
 pub const BACKED: &str = "a valid lease is backed by a majority of the nodes";
@@ -26,14 +26,14 @@ pub const NO_LEAK: &str = "a client that has gone leaves no key behind";
 /// There is a way out.
 pub const PROGRESS: &str = "somebody gets the lock if nothing more goes wrong";
 
-pub(super) const CLAIMS: [Claim<World>; 21] = [
+pub(super) const CLAIMS: [Claim<ProductModel>; 21] = [
     Claim {
         name: ONE_HOLDER,
         kind: Kind::Always,
         applies: |settings| is_classic(settings) || remembers(settings),
-        is_true: |world, state| {
+        is_true: |model, state| {
             let holders = holders(state);
-            holders.len() <= 1 || world.settings.are_together(&holders)
+            holders.len() <= 1 || model.settings.are_together(&holders)
         },
     },
     Claim {
@@ -48,8 +48,8 @@ pub(super) const CLAIMS: [Claim<World>; 21] = [
         name: KEPT_GRANTS,
         kind: Kind::Always,
         applies: remembers,
-        is_true: |world, state| {
-            (0..state.clients.len()).all(|client| are_kept(world, state, client))
+        is_true: |model, state| {
+            (0..state.clients.len()).all(|client| are_kept(model, state, client))
         },
     },
     Claim {
@@ -68,7 +68,7 @@ pub(super) const CLAIMS: [Claim<World>; 21] = [
         name: NO_LEAK,
         kind: Kind::Always,
         applies: |_| true,
-        is_true: |world, state| (0..state.nodes.len()).all(|node| is_minded(world, state, node)),
+        is_true: |model, state| (0..state.nodes.len()).all(|node| is_minded(model, state, node)),
     },
     Claim {
         name: PROGRESS,
@@ -100,9 +100,9 @@ pub(super) const CLAIMS: [Claim<World>; 21] = [
         name: "no key outlives its ttl",
         kind: Kind::Always,
         applies: |_| true,
-        is_true: |world, state| {
+        is_true: |model, state| {
             let mut keys = state.nodes.iter().flat_map(|node| &node.keys);
-            keys.all(|key| key.left_ms <= world.ttl_ms())
+            keys.all(|key| key.left_ms <= model.ttl_ms())
         },
     },
     Claim {
@@ -123,10 +123,10 @@ pub(super) const CLAIMS: [Claim<World>; 21] = [
         name: "one has the lock alone after another who shared it",
         kind: Kind::Sometimes,
         applies: |settings| is_safe(settings) && !settings.sharing.is_empty(),
-        is_true: |world, state| {
+        is_true: |model, state| {
             let had = |client: &usize| state.clients[*client].is_done();
-            holders(state).iter().any(|it| !world.settings.is_shared(*it))
-                && world.settings.sharing.iter().any(had)
+            holders(state).iter().any(|it| !model.settings.is_shared(*it))
+                && model.settings.sharing.iter().any(had)
         },
     },
     Claim {
@@ -236,18 +236,18 @@ fn is_backed(state: &State, client: usize) -> bool {
 }
 
 /// The node has the key, with this fence or a larger one, for as long as the waiter believes.
-fn are_kept(world: &World, state: &State, client: usize) -> bool {
+fn are_kept(model: &ProductModel, state: &State, client: usize) -> bool {
     let it = &state.clients[client];
     let Some(waiter) = it.waiter().filter(|waiter| waiter.outcome().is_none()) else { return true };
     let now = state.client_now();
     waiter.grants().all(|(node, fence, since)| {
         let node = &state.nodes[node];
         let age_ms = now.saturating_since(since).as_millis() as u64;
-        let is_over = world.settings.terms().valid_until(since) <= now;
+        let is_over = model.settings.terms().valid_until(since) <= now;
         let is_kept = node
             .keys
             .iter()
-            .any(|key| Some(&key.owner) == it.owner() && key.left_ms + age_ms >= world.ttl_ms());
+            .any(|key| Some(&key.owner) == it.owner() && key.left_ms + age_ms >= model.ttl_ms());
         is_over || node.fence >= fence && is_kept
     })
 }
@@ -255,7 +255,7 @@ fn are_kept(world: &World, state: &State, client: usize) -> bool {
 /// True if every key on a node is somebody's business: its client asks or holds under that owner,
 /// or something about it is on the way or to be sent again. A dead client minds nothing. In
 /// classic mode, what was sent before a break may run behind the release; then the ttl ends it.
-fn is_minded(world: &World, state: &State, node: usize) -> bool {
+fn is_minded(model: &ProductModel, state: &State, node: usize) -> bool {
     state.nodes[node].keys.iter().all(|key| {
         let client = &state.clients[key.client];
         let link = state.link(key.client, node);
@@ -263,7 +263,7 @@ fn is_minded(world: &World, state: &State, node: usize) -> bool {
             || client.owner() == Some(&key.owner)
             || !link.is_quiet()
             || client.owes(node, state.client_now())
-            || world.settings.is_classic() && link.is_remade()
+            || model.settings.is_classic() && link.is_remade()
     })
 }
 

@@ -7,17 +7,17 @@
 
 use std::collections::HashSet;
 
-use super::{link::Phase, state::State, step::Step, world::World};
+use super::{link::Phase, product::ProductModel, state::State, step::Step};
 
 /// True if somebody holds the lock in the end, or nobody wants it any more.
-pub(super) fn ends_well(world: &World, state: &State) -> bool {
-    let mut good = world.good.lock().expect("nobody panics here");
+pub(super) fn ends_well(model: &ProductModel, state: &State) -> bool {
+    let mut good = model.good.lock().expect("nobody panics here");
     let mut chain: Vec<u64> = Vec::new();
     let mut seen: HashSet<u64> = HashSet::new();
     let mut state = state.clone();
     loop {
         let print = state.print();
-        if is_over(world, &state) || good.contains(&print) {
+        if is_over(model, &state) || good.contains(&print) {
             good.extend(chain);
             return true;
         }
@@ -25,21 +25,21 @@ pub(super) fn ends_well(world: &World, state: &State) -> bool {
             return false;
         }
         chain.push(print);
-        go_on(world, &mut state);
-        world.settle(&mut state);
+        go_on(model, &mut state);
+        model.settle(&mut state);
     }
 }
 
 /// The states that the schedule leads through, up to `most`; none if it ends well.
-pub(super) fn continuation(world: &World, state: &State, most: usize) -> Vec<State> {
-    if !world.settings.has_progress || ends_well(world, state) {
+pub(super) fn continuation(model: &ProductModel, state: &State, most: usize) -> Vec<State> {
+    if !model.settings.has_progress || ends_well(model, state) {
         return Vec::new();
     }
     let mut states = vec![state.clone()];
     for _ in 0..most {
         let mut next = states[states.len() - 1].clone();
-        go_on(world, &mut next);
-        world.settle(&mut next);
+        go_on(model, &mut next);
+        model.settle(&mut next);
         states.push(next);
     }
     states.split_off(1)
@@ -47,13 +47,13 @@ pub(super) fn continuation(world: &World, state: &State, most: usize) -> Vec<Sta
 
 /// Where those who hold share the lock, others who would share it are let in, unless somebody waits
 /// who wants it alone. Entries are let in by those of their identity.
-fn is_over(world: &World, state: &State) -> bool {
+fn is_over(model: &ProductModel, state: &State) -> bool {
     let clients = || state.clients.iter().enumerate();
     let mut waiting = clients().filter(|(_, it)| it.is_acquire()).map(|(number, _)| number);
     let mut holding = clients().filter(|(_, it)| it.is_holding()).map(|(number, _)| number);
     let (is_shared, is_entry) = (
-        |client: usize| world.settings.is_shared(client),
-        |client: usize| world.settings.is_entry(client),
+        |client: usize| model.settings.is_shared(client),
+        |client: usize| model.settings.is_entry(client),
     );
     let is_held = holding.clone().next().is_some();
     let is_joinable = holding.clone().all(is_entry) && waiting.clone().any(is_entry);
@@ -62,7 +62,7 @@ fn is_over(world: &World, state: &State) -> bool {
 }
 
 /// The next step of the schedule.
-fn go_on(world: &World, state: &mut State) {
+fn go_on(model: &ProductModel, state: &mut State) {
     let pairs = || 0..state.clients.len() * state.nodes.len();
     let of = |at: usize| (at / state.nodes.len(), at % state.nodes.len());
     let find = |step: fn(&State, usize, usize) -> Option<Step>| {
@@ -70,13 +70,13 @@ fn go_on(world: &World, state: &mut State) {
     };
     let step = find(old).or_else(|| find(request)).or_else(|| find(kind));
     match step {
-        Some(step) => world.apply(state, step),
+        Some(step) => model.apply(state, step),
         None => {
-            world.apply(state, Step::Tick);
+            model.apply(state, Step::Tick);
             for client in 0..state.clients.len() {
                 let due = state.clients[client].due(false);
                 if due.is_some_and(|due| due <= state.client_now()) {
-                    world.apply(state, Step::Timeout(client));
+                    model.apply(state, Step::Timeout(client));
                 }
             }
         }
@@ -111,5 +111,5 @@ fn kind(state: &State, client: usize, node: usize) -> Option<Step> {
     }
 }
 
-/// No schedule of a small world is as long.
+/// No schedule of a small model is as long.
 const STEPS_MAX: usize = 600;

@@ -6,18 +6,18 @@
 //! stored. The rules that the product follows are [`Store::Both`] with [`Decide::AnyMajority`]; the
 //! product itself is searched by the rows whose names begin with `line`.
 
-use self::world::World;
+use self::model::FenceModel;
 pub use self::{
     rows::rows,
     settings::{Decide, Forget, Settings, Store},
 };
 use super::{About, Report, search};
 
+mod model;
 mod rows;
 mod settings;
 mod state;
-mod world;
 
 pub(super) fn run(about: About, settings: &Settings) -> Report {
-    search(about, World::new(settings.clone()))
+    search(about, FenceModel::new(settings.clone()))
 }

@@ -1,4 +1,4 @@
-//! What a client does: the machine that is shipped, and what the judge remembers of it.
+//! What a client does: the machine that is shipped, and what the checker remembers of it.
 
 mod drive;
 mod prints;
@@ -66,7 +66,7 @@ pub(super) enum Doing {
     Dead,
 }
 
-/// What the judge remembers of a client.
+/// What the checker remembers of a client.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct Notes {
     /// The lease in hand was seen not to be valid.

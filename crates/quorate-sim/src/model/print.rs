@@ -3,18 +3,18 @@
 //! Two reductions happen here. The states themselves are never changed, so that the machines of the
 //! core stay as they are and a path keeps its node numbers from end to end. What of a client makes
 //! no difference is decided by `Client::observe` in the core, and what of the network by
-//! `World::settle` and `Request`.
+//! `ProductModel::settle` and `Request`.
 //!
 //! *Time.* The core adds durations to points in time and compares them, and does nothing else with
-//! them. A world in which everything is a tick later goes on in the same way, so a point in time is
+//! them. A model in which everything is a tick later goes on in the same way, so a point in time is
 //! printed as its distance from now. What lies further back than any duration of the terms has no
 //! influence any more, and prints as one value. That is why time need not be bounded.
 //!
-//! *Nodes.* They are alike, start alike, and no promise names one. A world with its nodes
+//! *Nodes.* They are alike, start alike, and no promise names one. A model with its nodes
 //! renumbered goes on in the same way. Everything about one node goes into its column, and the
 //! columns are sorted. The machines keep node sets as bits of an `u32`, so an `u32` is taken apart:
 //! bit `i` goes into column `i`, and what is above goes to the rest. The other numbers of that
-//! width in machines are parts of the terms. These are the same in all states of a world, so that
+//! width in machines are parts of the terms. These are the same in all states of a model, so that
 //! taking them apart merges nothing, and zero in the low bits, so that it keeps nothing apart.
 //!
 //! A derived `Hash` feeds every field, private ones too. Where a part is left out, the type is

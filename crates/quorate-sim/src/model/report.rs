@@ -2,12 +2,12 @@
 
 use std::{fmt, time::Duration};
 
-use super::{judge::Kind, row::About, settings::Expected};
+use super::{property::Kind, row::About, settings::Expected};
 
-/// The result of searching one world.
+/// The result of searching one model.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The world.
+    /// The model.
     pub about: About,
     /// How many states were reached, repeated ones included.
     pub states: usize,
@@ -17,7 +17,7 @@ pub struct Report {
     pub depth: usize,
     /// How long it took.
     pub took: Duration,
-    /// True if there is no state of this world that was not looked at.
+    /// True if there is no state of this model that was not looked at.
     pub is_exhaustive: bool,
     /// What became of each claim.
     pub findings: Vec<Finding>,

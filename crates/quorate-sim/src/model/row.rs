@@ -1,4 +1,4 @@
-//! One world of any kind, to be searched.
+//! One model of any kind, to be searched.
 
 use quorate_core::mutant::Mutant;
 
@@ -7,7 +7,7 @@ use super::{
     settings::{Expected, Settings},
 };
 
-/// A world to be searched.
+/// A model to be searched.
 #[derive(Clone, Debug)]
 pub enum Row {
     /// Clients and nodes of the product.
@@ -62,7 +62,7 @@ impl Row {
     }
 }
 
-/// All worlds, small ones first.
+/// All models, small ones first.
 #[must_use]
 pub fn all() -> Vec<Row> {
     let fences = fences::rows().into_iter().map(Row::Fences);

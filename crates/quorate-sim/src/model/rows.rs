@@ -1,11 +1,11 @@
-//! The worlds that are searched.
+//! The models that are searched.
 
 mod classic;
 mod queue;
 
 use super::settings::Settings;
 
-/// All worlds of the product, small ones first.
+/// All models of the product, small ones first.
 pub(super) fn rows() -> impl Iterator<Item = Settings> {
     classic::rows().into_iter().chain(queue::rows())
 }

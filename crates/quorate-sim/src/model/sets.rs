@@ -5,11 +5,11 @@
 
 use quorate_core::mutant::Mutant;
 
-use self::world::World;
+use self::model::SetModel;
 use super::{About, Expected, Report, search};
 
+mod model;
 mod state;
-mod world;
 
 /// Who wants which locks, and on how many nodes.
 #[derive(Clone, Debug)]
@@ -68,5 +68,5 @@ pub fn rows() -> Vec<Settings> {
 }
 
 pub(super) fn run(about: About, settings: &Settings) -> Report {
-    search(about, World::new(settings.clone()))
+    search(about, SetModel::new(settings.clone()))
 }

@@ -1,4 +1,4 @@
-//! How large a world is, what may go wrong in it, and what the search must find.
+//! How large a model is, what may go wrong in it, and what the search must find.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use quorate_core::{
 
 use super::node::IDENTITY;
 
-/// One world to be searched: its size, its clocks, and how often each thing may happen.
+/// One model to be searched: its size, its clocks, and how often each thing may happen.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Settings {
     /// A short name for tables.
@@ -88,7 +88,7 @@ pub enum Tickets {
 }
 
 impl Settings {
-    /// A quiet world in classic mode: two clients with one attempt each, and exact clocks. A timer
+    /// A quiet model in classic mode: two clients with one attempt each, and exact clocks. A timer
     /// may strike whenever it is due.
     #[must_use]
     pub fn classic(name: &'static str, what: &'static str, nodes: usize) -> Self {
@@ -102,7 +102,7 @@ impl Settings {
         }
     }
 
-    /// A quiet world without time: two clients with one attempt each, A before B.
+    /// A quiet model without time: two clients with one attempt each, A before B.
     #[must_use]
     pub fn queue(name: &'static str, what: &'static str, nodes: usize) -> Self {
         Self {
@@ -186,7 +186,7 @@ impl Settings {
 /// What may happen any number of times.
 pub const ANY_NUMBER: u8 = u8::MAX;
 
-/// Where a search begins. A later beginning is a smaller world: what can happen before is left out.
+/// Where a search begins. A later beginning is a smaller model: what can happen before is left out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Beginning {
     /// Nobody has done anything.
@@ -204,12 +204,12 @@ pub enum Beginning {
 pub enum Expected {
     /// Every promise is kept in every state.
     Safe,
-    /// This claim is broken: the world is worse than what is promised, or its rules are. A search
+    /// This claim is broken: the model is worse than what is promised, or its rules are. A search
     /// that finds nothing here would not find anything elsewhere.
     Broken(&'static str),
 }
 
-/// The clocks of a world, and terms that fit them.
+/// The clocks of a model, and terms that fit them.
 ///
 /// The ttl is one millisecond less than a number of ticks: a key lives through the millisecond at
 /// which it ends, so that it is gone exactly at the next tick. With a ttl of whole ticks every key

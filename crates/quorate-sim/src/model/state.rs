@@ -1,4 +1,4 @@
-//! The state of a world, and when two of them are the same.
+//! The state of a model, and when two of them are the same.
 
 use std::{
     hash::{Hash, Hasher},
@@ -18,7 +18,7 @@ use super::{
     settings::{Clocks, Settings},
 };
 
-/// Everything that can differ between two moments of a world.
+/// Everything that can differ between two moments of a model.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     /// None if time stands still, until the end of a search is looked for.
@@ -195,15 +195,15 @@ mod tests {
     use stateright::Model;
 
     use super::{
-        super::{step::Step, world::World},
+        super::{product::ProductModel, step::Step},
         *,
     };
 
     fn print_after(settings: Settings, steps: &[Step]) -> u64 {
-        let world = World::new(settings);
-        let first = world.init_states().remove(0);
+        let model = ProductModel::new(settings);
+        let first = model.init_states().remove(0);
         let last = steps.iter().fold(first, |state, step| {
-            world.next_state(&state, *step).expect("every step leads somewhere")
+            model.next_state(&state, *step).expect("every step leads somewhere")
         });
         last.print()
     }
@@ -216,18 +216,18 @@ mod tests {
         of_a.into_iter().chain(of_b).collect()
     }
 
-    /// One world of each kind.
-    fn worlds() -> [Settings; 3] {
+    /// One model of each kind.
+    fn models() -> [Settings; 3] {
         [Settings::queue("", "", 3), Settings::timed("", "", 3), Settings::classic("", "", 3)]
     }
 
     #[test]
     fn a_world_with_its_nodes_renumbered_is_the_same() {
-        for world in worlds() {
-            let print = |order| print_after(world.clone(), &steps(order));
+        for model in models() {
+            let print = |order| print_after(model.clone(), &steps(order));
             let one = print([0, 1, 2]);
             for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-                assert_eq!(print(order), one, "{:?}: {order:?}", world.dialect);
+                assert_eq!(print(order), one, "{:?}: {order:?}", model.dialect);
             }
             assert_ne!(print([0, 1, 1]), one);
         }
@@ -235,10 +235,10 @@ mod tests {
 
     #[test]
     fn a_world_that_starts_later_is_the_same() {
-        for world in worlds().into_iter().filter(|world| world.clocks.is_some()) {
-            let print = |steps: &[Step]| print_after(world.clone(), steps);
+        for model in models().into_iter().filter(|model| model.clocks.is_some()) {
+            let print = |steps: &[Step]| print_after(model.clone(), steps);
             let late: Vec<_> = [Step::Tick; 7].into_iter().chain(steps([0, 1, 2])).collect();
-            assert_eq!(print(&late), print(&steps([0, 1, 2])), "{:?}", world.dialect);
+            assert_eq!(print(&late), print(&steps([0, 1, 2])), "{:?}", model.dialect);
             let mut slower = steps([0, 1, 2]);
             slower.insert(3, Step::Tick);
             assert_ne!(print(&slower), print(&steps([0, 1, 2])));

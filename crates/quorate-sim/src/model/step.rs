@@ -1,6 +1,6 @@
 //! What can happen, and when.
 
-use super::{link::Phase, member::Doing, state::State, world::World};
+use super::{link::Phase, member::Doing, product::ProductModel, state::State};
 
 /// One step. Clients and nodes are numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,7 +45,7 @@ pub(super) enum Step {
     Expire(usize),
 }
 
-impl World {
+impl ProductModel {
     /// What a client may do of its own accord, or because its time has come.
     pub(super) fn client_steps(&self, state: &State, number: usize, steps: &mut Vec<Step>) {
         let client = &state.clients[number];

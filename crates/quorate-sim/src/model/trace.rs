@@ -1,4 +1,4 @@
-//! A path through a world as lines of text.
+//! A path through a model as lines of text.
 
 use std::fmt::Write as _;
 
@@ -13,13 +13,13 @@ use super::{
     link::{Heard, Request},
     member::{Doing, LIVES, Member},
     node,
+    product::ProductModel,
     state::State,
     step::Step,
-    world::World,
 };
 
 /// One line for the beginning and one for each step: what was done, and what came of it.
-pub(super) fn lines(world: &World, path: &Path<State, Step>) -> Vec<String> {
+pub(super) fn lines(model: &ProductModel, path: &Path<State, Step>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut before: Option<(State, Option<Step>)> = None;
     for (state, step) in path.clone().into_vec() {
@@ -27,13 +27,13 @@ pub(super) fn lines(world: &World, path: &Path<State, Step>) -> Vec<String> {
             Some((before, Some(step))) => told(before, *step),
             Some((_, None)) | None => "in the beginning".to_owned(),
         };
-        lines.push(format!("{:>3}. {did:<46} {}", lines.len(), shown(world, &state)));
+        lines.push(format!("{:>3}. {did:<46} {}", lines.len(), shown(model, &state)));
         before = Some((state, step));
     }
     if let Some((last, _)) = &before {
-        let and_then = fair::continuation(world, last, SHOWN_MAX);
+        let and_then = fair::continuation(model, last, SHOWN_MAX);
         lines.extend(and_then.iter().map(|state| {
-            format!("   + {:<46} {}", "if nothing more goes wrong", shown(world, state))
+            format!("   + {:<46} {}", "if nothing more goes wrong", shown(model, state))
         }));
     }
     lines
@@ -119,9 +119,9 @@ fn heard_words(heard: &Heard) -> String {
     }
 }
 
-fn shown(world: &World, state: &State) -> String {
+fn shown(model: &ProductModel, state: &State) -> String {
     let mut text = String::new();
-    let is_timed = world.settings.clocks.is_some();
+    let is_timed = model.settings.clocks.is_some();
     // Writing to a string cannot fail.
     if is_timed {
         let _ = write!(text, "t={} ", state.ticks);
@@ -131,13 +131,13 @@ fn shown(world: &World, state: &State) -> String {
         let keys = keys.collect::<Vec<_>>().join("+");
         let key = if keys.is_empty() { "-".to_owned() } else { keys };
         let _ = write!(text, "n{number}[{key}");
-        if !world.settings.is_classic() {
+        if !model.settings.is_classic() {
             let _ = write!(text, " f{}", node.fence);
         }
         if let Some(key) = node.keys.first().filter(|_| is_timed) {
             let _ = write!(text, " {}ms", key.left_ms);
         }
-        for owner in node.waiting(&world.name, state.node_now()) {
+        for owner in node.waiting(&model.name, state.node_now()) {
             let client = node::client_of(owner.as_bytes());
             let _ = write!(text, " <{}", name(client, &owner));
         }

@@ -1,4 +1,4 @@
-//! What the judge knows of a node's memory, whatever the node itself makes of it.
+//! What the checker knows of a node's memory, whatever the node itself makes of it.
 
 use quorate_core::{
     command::{Command, Reply},
@@ -21,7 +21,7 @@ pub(crate) struct Memory {
     unwitnessed: Option<u64>,
 }
 
-/// What the judge makes of a command.
+/// What the checker makes of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Noted {
     Nothing,

@@ -140,7 +140,7 @@ impl Handshakes {
         self.view.hear(node, met.clone())
     }
 
-    pub(super) fn judge(
+    pub(super) fn decide(
         &mut self,
         node: usize,
         opinion: Opinion,

@@ -14,7 +14,7 @@ use quorate_core::{
 use crate::{
     client::Client,
     driver::Driver as _,
-    world::{Env, Handover},
+    run::{Env, Handover},
 };
 
 /// What is handed over, while the nodes are asked to name another owner.

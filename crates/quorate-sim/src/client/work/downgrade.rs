@@ -15,8 +15,8 @@ use crate::{
     clock::MS,
     driver::Driver as _,
     event::Due,
+    run::Env,
     trace::Group,
-    world::Env,
 };
 
 /// What becomes a reader's, while the nodes are asked to name the reader.
@@ -27,7 +27,7 @@ pub(super) struct Becoming {
 }
 
 impl Client {
-    /// Whether the task, which has the lock alone, goes on as a reader: in some of the worlds where
+    /// Whether the task, which has the lock alone, goes on as a reader: in some of the runs where
     /// locks are shared.
     pub(super) fn wants_to_read(&mut self, env: &Env, task: usize, id: LeaseId) -> bool {
         let held = self.me.machine.lease(id);

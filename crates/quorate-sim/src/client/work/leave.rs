@@ -9,7 +9,7 @@ use quorate_core::{
 };
 
 use super::Stage;
-use crate::{client::Client, clock::MS, driver::Driver, event::Due, fault::CANCELLED, world::Env};
+use crate::{client::Client, clock::MS, driver::Driver, event::Due, fault::CANCELLED, run::Env};
 
 impl Client {
     /// Nothing more is begun; what is held is given back.
@@ -101,7 +101,7 @@ impl Client {
         self.release_lease(env, lock, id, task);
     }
 
-    /// Releases a lease of which the judge knows that nobody holds it any more.
+    /// Releases a lease of which the checker knows that nobody holds it any more.
     pub(super) fn release_lease(
         &mut self,
         env: &mut Env,

@@ -3,7 +3,7 @@
 use quorate_core::client::watchdog::LeaseId;
 
 use super::{STUBBORN_FOR, Stage};
-use crate::{client::Client, world::Env};
+use crate::{client::Client, run::Env};
 
 impl Client {
     /// The holder was told that the lock is lost.

@@ -110,7 +110,7 @@ impl Operation {
 }
 
 impl Operation {
-    /// Wants other locks as well, in some of the worlds that have sets.
+    /// Wants other locks as well, in some of the runs that have sets.
     pub(super) fn with_others(mut self, dice: &mut Dice, settings: &Settings) -> Self {
         if settings.has_sets && self.group.is_none() && dice.below(2) == 0 {
             let all = (1_u64 << settings.locks) - 1;
@@ -119,7 +119,7 @@ impl Operation {
         self
     }
 
-    /// Acquires the lock as an entry, in some of the worlds that have identities.
+    /// Acquires the lock as an entry, in some of the runs that have identities.
     pub(super) fn with_identity(mut self, dice: &mut Dice, settings: &Settings) -> Self {
         if settings.has_identities && self.group.is_none() && dice.below(2) == 0 {
             self.group = Some(Group::Identity(dice.pick(&['x', 'y'])));

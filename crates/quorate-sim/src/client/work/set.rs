@@ -7,7 +7,7 @@ use quorate_core::{
 };
 
 use super::Stage;
-use crate::{check::Promise, client::Client, driver::Driver, trace, world::Env};
+use crate::{check::Promise, client::Client, driver::Driver, run::Env, trace};
 
 impl Client {
     /// Asks for all locks of an operation. The task hears of the first one.

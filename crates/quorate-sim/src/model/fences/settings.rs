@@ -1,4 +1,4 @@
-//! Rules for fences, and the worlds in which they are tried.
+//! Rules for fences, and the models in which they are tried.
 
 use crate::model::{row::About, settings::Expected};
 

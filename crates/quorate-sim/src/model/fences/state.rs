@@ -1,4 +1,4 @@
-//! The state of a world of attempts and three nodes.
+//! The state of a model of attempts and three nodes.
 
 use std::hash::{Hash, Hasher};
 

@@ -58,7 +58,7 @@ impl Member {
 
 impl Driver for Member {
     type Source = Names;
-    type World = Act;
+    type Context = Act;
 
     fn machine(&mut self) -> &mut client::Client<Names> {
         &mut self.machine
@@ -100,7 +100,7 @@ impl Driver for Member {
         }
     }
 
-    /// The world looks when its timer is due.
+    /// The model looks when its timer is due.
     fn arm(&mut self, _act: &mut Act, _at: Moment) {}
 }
 

@@ -1,4 +1,4 @@
-//! The worlds in classic mode that are searched: a few in every test run, the large ones on
+//! The models in classic mode that are searched: a few in every test run, the large ones on
 //! demand.
 
 use crate::model::{
@@ -6,7 +6,7 @@ use crate::model::{
     settings::{Beginning, Clocks, Expected, Settings},
 };
 
-/// All worlds in classic mode, small ones first.
+/// All models in classic mode, small ones first.
 pub(super) fn rows() -> Vec<Settings> {
     let mut rows = small();
     rows.extend(hostile());
@@ -54,7 +54,7 @@ fn small() -> Vec<Settings> {
     ]
 }
 
-/// Worlds that are worse than what is promised: there the search must find two holders.
+/// Models that are worse than what is promised: there the search must find two holders.
 fn hostile() -> Vec<Settings> {
     let hostile = |row| Settings { expected: Expected::Broken(ONE_HOLDER), ..row };
     let held =

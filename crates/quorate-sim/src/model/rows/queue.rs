@@ -1,4 +1,4 @@
-//! The worlds with a queue that are searched: a few in every test run, the large ones on demand.
+//! The models with a queue that are searched: a few in every test run, the large ones on demand.
 
 use quorate_core::mutant::Mutant;
 

@@ -1,4 +1,4 @@
-//! The state of a world of sets: machines, stores, and what is on its way.
+//! The state of a model of sets: machines, stores, and what is on its way.
 
 use std::{
     collections::VecDeque,

@@ -1,11 +1,11 @@
-//! Guarded worlds: how the set is founded, how nodes forget, and what the judge makes of it.
+//! Guarded runs: how the set is founded, how nodes forget, and what the checker makes of it.
 
 use quorate_core::{
     command::{Command, Reply},
     membership::{self, AgreedConfig, Enrolment, Handshake, Mark, Member, Members, NodeId},
 };
 
-use super::{Env, World};
+use super::{Env, Run};
 use crate::{
     clock::{MS, Nanos},
     fault::{Bound, Keeps},
@@ -17,7 +17,7 @@ use crate::{
 /// fences of a node that has forgotten them: those go on from its clock.
 pub(super) fn apart_us(settings: &Settings) -> u64 {
     let quarantine = settings.quarantine.filter(|_| settings.is_forgetful);
-    // Where a world is long, rates bring clocks apart as well.
+    // Where a run is long, rates bring clocks apart as well.
     let share = if settings.is_changing() { 8 } else { 4 };
     quarantine.map_or(1_000_000_000, |quarantine| quarantine.quarantine_ms * 1_000 / share)
 }
@@ -130,7 +130,7 @@ impl Env {
     }
 }
 
-impl World {
+impl Run {
     /// A process dies, and another serves what was kept.
     pub(crate) fn restart(&mut self, index: usize, node: usize, keeps: Keeps) {
         let env = &mut self.env;
@@ -177,7 +177,7 @@ impl World {
     }
 
     /// Sets a node's clock. Forward, that is forgetting: what it granted is over. Only one clock
-    /// may be set back, for the node's keys stay for longer than there are worlds.
+    /// may be set back, for the node's keys stay for longer than there are runs.
     pub(super) fn step(&mut self, node: usize, micros: i64) {
         let env = &mut self.env;
         if !env.settings.is_forgetful {

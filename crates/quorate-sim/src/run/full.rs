@@ -1,9 +1,9 @@
-//! Nodes that are full, and what the judge demands of them.
+//! Nodes that are full, and what the checker demands of them.
 
 use quorate_core::{command::Owner, queue::Position};
 use std::collections::BTreeSet;
 
-use super::{Env, World};
+use super::{Env, Run};
 use crate::{check::Promise, client::Client, clock::MS, trace};
 
 /// A waiter that was in the queue of a node when the node became full.
@@ -17,7 +17,7 @@ pub(crate) struct Queued {
     owner: Owner,
 }
 
-impl World {
+impl Run {
     pub(super) fn fill(&mut self, fault: usize, nodes: u32) {
         let env = &mut self.env;
         numbers(nodes).for_each(|node| env.nodes[node].fill());

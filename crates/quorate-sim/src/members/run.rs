@@ -1,4 +1,4 @@
-//! One world: founded, changed again and again, and at last left alone.
+//! One run: founded, changed again and again, and at last left alone.
 
 use quorate_core::membership::AgreedConfig;
 
@@ -10,8 +10,8 @@ use crate::{
     dice::Dice,
     event::{Event, Part},
     fault::Keeps,
+    run::{Counts, Options, Run, Without},
     settings::Settings,
-    world::{Counts, Options, Without, World},
 };
 
 /// What follows from a fault.
@@ -23,26 +23,26 @@ pub(super) enum Later {
     Cut(usize, usize, Nanos),
 }
 
-/// Plays a world to its end.
+/// Plays a run to its end.
 pub(super) fn play(settings: Settings, is_traced: bool) -> Report {
     let options = Options { is_traced, ..Options::default() };
-    let mut world = World::new(settings, &Without::default(), options);
-    world.begin_changes();
-    world.play(3 * GUARD - 1);
-    world.set_rough(true);
-    let last = world.changes.faults.iter().map(|(when, _)| *when).max().unwrap_or(0);
-    world.play(last + 4 * GUARD);
-    world.calm_down();
-    let lists: Vec<_> = world.agreed().iter().map(list_of).collect();
-    let is_settled = lists.iter().any(|list| world.settles(list));
-    let needs = if is_settled { None } else { world.repairs() };
-    let changes = world.agreed().first().map_or(0, |config| config.change);
-    let Counts { acquisitions: holds, .. } = world.env.count;
-    let violation = world.env.check.violation.map(|it| format!("{}: {}", it.promise, it.text));
-    Report { holds, changes, needs, violation, trace: world.env.trace }
+    let mut run = Run::new(settings, &Without::default(), options);
+    run.begin_changes();
+    run.play(3 * GUARD - 1);
+    run.set_rough(true);
+    let last = run.changes.faults.iter().map(|(when, _)| *when).max().unwrap_or(0);
+    run.play(last + 4 * GUARD);
+    run.calm_down();
+    let lists: Vec<_> = run.agreed().iter().map(list_of).collect();
+    let is_settled = lists.iter().any(|list| run.settles(list));
+    let needs = if is_settled { None } else { run.repairs() };
+    let changes = run.agreed().first().map_or(0, |config| config.change);
+    let Counts { acquisitions: holds, .. } = run.env.count;
+    let violation = run.env.check.violation.map(|it| format!("{}: {}", it.promise, it.text));
+    Report { holds, changes, needs, violation, trace: run.env.trace }
 }
 
-impl World {
+impl Run {
     fn begin_changes(&mut self) {
         let Settings { seed, nodes, .. } = self.env.settings;
         self.changes.lists.push((0..nodes).collect());

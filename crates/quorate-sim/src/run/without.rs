@@ -1,10 +1,10 @@
-//! Parts of a world that are left out.
+//! Parts of a run that are left out.
 
 use std::{fmt, str::FromStr};
 
 use crate::settings::Settings;
 
-/// What is left out of a world, to make a violation easier to read.
+/// What is left out of a run, to make a violation easier to read.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Without {
     /// Faults, by their index in the list.
@@ -20,7 +20,7 @@ impl Without {
         self.faults.is_empty() && self.clients.is_empty()
     }
 
-    /// Says so if the world of `settings` has no such fault or client.
+    /// Says so if the run of `settings` has no such fault or client.
     ///
     /// # Errors
     ///
@@ -33,7 +33,7 @@ impl Without {
         match is_there {
             true => Ok(()),
             false => Err(format!(
-                "the world of seed {seed} has the faults f0 to f{} and the clients c0 to c{}",
+                "the run of seed {seed} has the faults f0 to f{} and the clients c0 to c{}",
                 faults.saturating_sub(1),
                 clients.saturating_sub(1)
             )),

@@ -9,12 +9,12 @@ use super::{
 };
 use crate::model::{
     claims::{IN_ORDER, UNIQUE},
-    judge::{self, Claim, Found, Judged, Kind},
+    property::{self, Checked, Claim, Found, Kind},
 };
 
-/// The rules of one world, for the checker.
+/// The rules of one model, for the checker.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct FenceModel {
     settings: Settings,
     found: Found,
 }
@@ -48,7 +48,7 @@ pub(super) enum Step {
     Readmit(usize),
 }
 
-impl World {
+impl FenceModel {
     pub(super) fn new(settings: Settings) -> Self {
         Self { settings, found: Found::default() }
     }
@@ -238,7 +238,7 @@ const fn number(attempt: usize) -> u8 {
     attempt as u8
 }
 
-impl Model for World {
+impl Model for FenceModel {
     type State = State;
     type Action = Step;
 
@@ -276,11 +276,11 @@ impl Model for World {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        judge::properties(self)
+        property::properties(self)
     }
 }
 
-impl Judged for World {
+impl Checked for FenceModel {
     type Settings = Settings;
 
     const CLAIMS: &'static [Claim<Self>] = &[
@@ -300,7 +300,7 @@ impl Judged for World {
             name: "every attempt holds the lock once",
             kind: Kind::Sometimes,
             applies: |_| true,
-            is_true: |world, state| state.taken.len() == world.settings.attempts,
+            is_true: |model, state| state.taken.len() == model.settings.attempts,
         },
     ];
 

@@ -1,4 +1,4 @@
-//! The world around the clients: nodes, connections, time, and what goes wrong.
+//! The model around the clients: nodes, connections, time, and what goes wrong.
 
 use std::{collections::HashSet, sync::Mutex};
 
@@ -12,20 +12,20 @@ use stateright::{Model, Path, Property};
 
 use super::{
     claims::CLAIMS,
-    judge::{self, Claim, Found, Judged},
     link::{Heard, Phase, Request},
     member::{Input, Member, Rules},
     memo::{Change, Memo},
     node::{Node, SESSION_MS, sender},
+    property::{self, Checked, Claim, Found},
     settings::{ANY_NUMBER, Beginning, Settings},
     state::{State, client_time, node_time},
     step::Step,
     trace,
 };
 
-/// The rules of one world, for the checker.
+/// The rules of one model, for the checker.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct ProductModel {
     pub(super) settings: Settings,
     pub(super) name: Name,
     rules: Vec<Rules>,
@@ -35,7 +35,7 @@ pub(super) struct World {
     pub(super) good: Mutex<HashSet<u64>>,
 }
 
-impl World {
+impl ProductModel {
     pub(super) fn new(settings: Settings) -> Self {
         let name = Name::parse("l", "").expect("a valid name");
         let rules = |number: usize| Rules {
@@ -349,7 +349,7 @@ fn command(client: usize, session: u8, request: &Request) -> Command {
     }
 }
 
-impl Model for World {
+impl Model for ProductModel {
     type State = State;
     type Action = Step;
 
@@ -393,11 +393,11 @@ impl Model for World {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        judge::properties(self)
+        property::properties(self)
     }
 }
 
-impl Judged for World {
+impl Checked for ProductModel {
     type Settings = Settings;
 
     const CLAIMS: &'static [Claim<Self>] = &CLAIMS;

@@ -1,4 +1,4 @@
-//! What happens in a world besides its clients: commands that run, claims, and what the judge asks.
+//! What happens in a run besides its clients: commands that run, claims, and what the checker asks.
 
 use quorate_core::{
     command::{Command, ExtendedKey, KeyObservation, Owner, Reply, Value},
@@ -190,8 +190,8 @@ impl Env {
     /// A claim that is valid must be carried by a majority.
     pub(crate) fn audit(&mut self, number: u32) {
         let claim = self.check.claim(number);
-        let is_judged = self.check.is_within_bounds() && !self.settings.is_changing();
-        if !claim.is_backed(self.now) || !is_judged {
+        let is_checked = self.check.is_within_bounds() && !self.settings.is_changing();
+        if !claim.is_backed(self.now) || !is_checked {
             return;
         }
         let name = &self.locks[claim.lock];

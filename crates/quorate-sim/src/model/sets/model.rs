@@ -26,13 +26,13 @@ use super::{
     state::{Doing, Heard, Link, Member, Named, State},
 };
 use crate::model::{
-    judge::{self, Claim, Found, Judged, Kind},
     node::{SESSION_MS, client_id, sender},
+    property::{self, Checked, Claim, Found, Kind},
 };
 
-/// The rules of one world, for the checker.
+/// The rules of one model, for the checker.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct SetModel {
     settings: Settings,
     found: Found,
 }
@@ -52,7 +52,7 @@ pub(super) enum Step {
     Cancel(usize),
 }
 
-impl World {
+impl SetModel {
     pub(super) fn new(settings: Settings) -> Self {
         Self { settings, found: Found::default() }
     }
@@ -221,9 +221,9 @@ fn is_yield(command: &Command) -> bool {
 }
 
 /// The locks that a client holds.
-fn held<'a>(world: &'a World, state: &'a State, client: usize) -> &'a [&'static str] {
+fn held<'a>(model: &'a SetModel, state: &'a State, client: usize) -> &'a [&'static str] {
     match state.clients[client].doing {
-        Doing::Holding(_) => world.settings.wants[client],
+        Doing::Holding(_) => model.settings.wants[client],
         Doing::Nothing | Doing::Waiting(_) | Doing::Gone => &[],
     }
 }
@@ -238,15 +238,15 @@ fn is_over(state: &State) -> bool {
     state.clients.iter().all(is_gone) && state.nodes.iter().all(is_empty)
 }
 
-const CLAIMS: [Claim<World>; 5] = [
+const CLAIMS: [Claim<SetModel>; 5] = [
     Claim {
         name: "at most one client holds a lock",
         kind: Kind::Always,
         applies: |_| true,
-        is_true: |world, state| {
+        is_true: |model, state| {
             let clients = 0..state.clients.len();
             let mut all: Vec<&str> =
-                clients.flat_map(|it| held(world, state, it)).copied().collect();
+                clients.flat_map(|it| held(model, state, it)).copied().collect();
             let count = all.len();
             all.sort_unstable();
             all.dedup();
@@ -263,7 +263,7 @@ const CLAIMS: [Claim<World>; 5] = [
         name: "all sets are held in turn, and nothing is left behind",
         kind: Kind::Always,
         applies: |_| true,
-        is_true: |world, state| !world.steps(state).is_empty() || is_over(state),
+        is_true: |model, state| !model.steps(state).is_empty() || is_over(state),
     },
     Claim {
         name: "a set gives a lock back to an earlier ticket",
@@ -284,7 +284,7 @@ const CLAIMS: [Claim<World>; 5] = [
     },
 ];
 
-impl Model for World {
+impl Model for SetModel {
     type State = State;
     type Action = Step;
 
@@ -316,11 +316,11 @@ impl Model for World {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        judge::properties(self)
+        property::properties(self)
     }
 }
 
-impl Judged for World {
+impl Checked for SetModel {
     type Settings = Settings;
 
     const CLAIMS: &'static [Claim<Self>] = &CLAIMS;

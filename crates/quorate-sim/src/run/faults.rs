@@ -2,7 +2,7 @@
 
 use quorate_core::command::{Command, Owner, Reply, Value};
 
-use super::{FOREIGN, World};
+use super::{FOREIGN, Run};
 use crate::{
     check::Claim,
     clock::{MS, Nanos},
@@ -11,7 +11,7 @@ use crate::{
     trace::{Position, Scene},
 };
 
-impl World {
+impl Run {
     pub(super) fn plan_fault(&mut self, index: usize) {
         let Fault { at, lasts, what, .. } = self.faults[index];
         let event = |part| Event::Fault { index: index as u16, part };
@@ -253,7 +253,9 @@ const fn place(Fault { client, node, what, .. }: Fault) -> Position {
     match what {
         What::Break { .. } | What::Slow { .. } | What::Cut(_) => Position::Link(client, node),
         What::Pause | What::Suspend | What::ClientCrash => Position::Client(client),
-        What::ForeignTake { .. } | What::Blackout { .. } | What::Full { .. } => Position::World,
+        What::ForeignTake { .. } | What::Blackout { .. } | What::Full { .. } => {
+            Position::Everywhere
+        }
         _ => Position::Node(node),
     }
 }

@@ -1,4 +1,4 @@
-//! One world from its seed to its end.
+//! One run from its seed to its end.
 
 use quorate_core::{
     command::{Command, Owner},
@@ -29,7 +29,7 @@ mod without;
 
 pub use self::without::Without;
 
-/// What everybody in a world can touch.
+/// What everybody in a run can touch.
 #[derive(Debug)]
 pub(crate) struct Env {
     pub(crate) settings: Settings,
@@ -74,7 +74,7 @@ pub(crate) struct Handover {
     pub(crate) fence: Option<Fence>,
 }
 
-/// What happened in a world, in numbers.
+/// What happened in a run, in numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Things that happened.
@@ -115,9 +115,9 @@ pub struct Counts {
     pub emptied: u64,
     /// Clients that met a node which does not vote for them.
     pub differs: u64,
-    /// Worlds in which nodes are guarded.
+    /// Runs in which nodes are guarded.
     pub quarantined: u64,
-    /// Worlds in which locks are shared.
+    /// Runs in which locks are shared.
     pub sharing: u64,
     /// Faults by kind: see [`KINDS`].
     pub faults: [u64; KINDS.len()],
@@ -152,7 +152,7 @@ impl Counts {
     }
 }
 
-/// What became of a world.
+/// What became of a run.
 #[derive(Debug)]
 pub struct Report {
     /// The numbers.
@@ -165,9 +165,9 @@ pub struct Report {
     pub trace: Trace,
 }
 
-/// A running world.
+/// A simulated run.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct Run {
     pub(crate) env: Env,
     pub(crate) clients: Vec<Client>,
     /// Changes of the set of nodes, where it changes.
@@ -175,28 +175,28 @@ pub(crate) struct World {
     faults: Vec<Fault>,
 }
 
-/// Runs one world until its end or until a promise is broken.
+/// Simulates one run until its end or until a promise is broken.
 #[must_use]
 pub fn run(settings: Settings, without: &Without, options: Options) -> Report {
-    let mut world = World::new(settings, without, options);
-    world.begin(without);
-    while let Some((at, event)) = world.env.queue.next() {
-        world.env.now = at;
-        world.env.count.events += 1;
-        world.handle(event);
-        if world.env.count.events >= EVENTS_MAX {
-            let text = "the world does not come to an end".to_owned();
-            world.env.check.report(at, Promise::Progress, None, Vec::new(), text);
+    let mut run = Run::new(settings, without, options);
+    run.begin(without);
+    while let Some((at, event)) = run.env.queue.next() {
+        run.env.now = at;
+        run.env.count.events += 1;
+        run.handle(event);
+        if run.env.count.events >= EVENTS_MAX {
+            let text = "the run does not come to an end".to_owned();
+            run.env.check.report(at, Promise::Progress, None, Vec::new(), text);
         }
-        if world.env.check.violation.is_some() || event == Event::Phase(Phase::Expired) {
+        if run.env.check.violation.is_some() || event == Event::Phase(Phase::Expired) {
             break;
         }
     }
-    let Env { count, check, trace, .. } = world.env;
+    let Env { count, check, trace, .. } = run.env;
     Report { count, violation: check.violation, beyond: check.beyond, trace }
 }
 
-/// How a world is run.
+/// How a run is simulated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Record what happens.
@@ -216,7 +216,7 @@ const fn shape(settings: &Settings) -> Shape {
     }
 }
 
-impl World {
+impl Run {
     pub(crate) fn new(settings: Settings, without: &Without, options: Options) -> Self {
         let seed = settings.seed;
         let mut dice = Dice::new(seed, STREAM);
@@ -458,7 +458,7 @@ impl World {
     }
 }
 
-/// Many times what the busiest world needs: timers that multiply would keep it busy for ever.
+/// Many times what the busiest run needs: timers that multiply would keep it busy for ever.
 const EVENTS_MAX: u64 = 2_000_000;
 
 /// How the values of other libraries begin.

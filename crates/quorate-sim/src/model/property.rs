@@ -1,0 +1,94 @@
+//! How the checker is told about claims, whatever the model is that they are about.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stateright::{Model, Path, Property};
+
+/// A sentence about the states of a model.
+pub(super) struct Claim<M: Checked> {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// The models in which it is claimed.
+    pub(super) applies: fn(&M::Settings) -> bool,
+    pub(super) is_true: fn(&M, &M::State) -> bool,
+}
+
+/// Where a claim must be true.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// In every state.
+    Always,
+    /// In some state. The examples show that the search gets to where it matters.
+    Sometimes,
+}
+
+/// A model about which something is claimed.
+pub(super) trait Checked: Model + Sized + 'static {
+    type Settings;
+
+    const CLAIMS: &'static [Claim<Self>];
+
+    fn settings(&self) -> &Self::Settings;
+    fn found(&self) -> &Found;
+    /// One line for the beginning and one for each step.
+    fn told(&self, path: &Path<Self::State, Self::Action>) -> Vec<String>;
+}
+
+/// Which claims have been settled by a state: the checker keeps the last state that it is shown,
+/// and only the first one has the shortest path.
+#[derive(Debug, Default)]
+pub(super) struct Found([AtomicBool; CLAIMS_MAX]);
+
+/// The claims about a model.
+pub(super) fn claims<M: Checked>(
+    settings: &M::Settings,
+) -> impl Iterator<Item = &'static Claim<M>> {
+    M::CLAIMS.iter().filter(|claim| (claim.applies)(settings))
+}
+
+pub(super) fn properties<M: Checked>(model: &M) -> Vec<Property<M>> {
+    let checks: [fn(&M, &M::State) -> bool; CLAIMS_MAX] = [
+        check::<M, 0>,
+        check::<M, 1>,
+        check::<M, 2>,
+        check::<M, 3>,
+        check::<M, 4>,
+        check::<M, 5>,
+        check::<M, 6>,
+        check::<M, 7>,
+        check::<M, 8>,
+        check::<M, 9>,
+        check::<M, 10>,
+        check::<M, 11>,
+        check::<M, 12>,
+        check::<M, 13>,
+        check::<M, 14>,
+        check::<M, 15>,
+        check::<M, 16>,
+        check::<M, 17>,
+        check::<M, 18>,
+        check::<M, 19>,
+        check::<M, 20>,
+    ];
+    let settings = model.settings();
+    let pairs = M::CLAIMS.iter().zip(checks).filter(|(claim, _)| (claim.applies)(settings));
+    pairs
+        .map(|(claim, check)| match claim.kind {
+            Kind::Always => Property::always(claim.name, check),
+            Kind::Sometimes => Property::sometimes(claim.name, check),
+        })
+        .collect()
+}
+
+/// Says what the checker wants to hear about claim number `CLAIM`, once.
+fn check<M: Checked, const CLAIM: usize>(model: &M, state: &M::State) -> bool {
+    let Claim { kind, is_true, .. } = &M::CLAIMS[CLAIM];
+    let first = || !model.found().0[CLAIM].swap(true, Ordering::Relaxed);
+    match kind {
+        Kind::Always => is_true(model, state) || !first(),
+        Kind::Sometimes => is_true(model, state) && first(),
+    }
+}
+
+/// The most claims about one kind of model.
+const CLAIMS_MAX: usize = 21;
