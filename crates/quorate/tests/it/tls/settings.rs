@@ -10,9 +10,9 @@ fn a_certificate_that_cannot_be_read_is_a_mistake_in_the_settings() {
     let (me, other) = (authority.client(), authority.client());
     let broken = me.certificate.replace("-----END CERTIFICATE-----", "");
     let cases = [
-        (Tls::new().ca_pem(""), "the CA: there is no certificate"),
-        (Tls::new().ca_pem("garbage"), "the CA: there is no certificate"),
-        (Tls::new().ca_pem(me.key.clone()), "the CA: there is no certificate"),
+        (Tls::new().ca_pem(""), "the CA: it contains no certificate"),
+        (Tls::new().ca_pem("garbage"), "the CA: it contains no certificate"),
+        (Tls::new().ca_pem(me.key.clone()), "the CA: it contains no certificate"),
         (Tls::new().ca_pem(broken), "the CA: "),
         (authority.trusted().identity_pem("", me.key.clone()), "the certificate of the identity"),
         (authority.trusted().identity_pem(me.certificate.clone(), ""), "the key of the identity"),
