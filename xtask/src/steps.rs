@@ -2,7 +2,7 @@
 
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
@@ -61,26 +61,29 @@ impl Steps {
     }
 
     /// Runs the steps of several lanes at the same time. What a step prints is shown in one piece
-    /// when it ends. After a failure no other step is begun.
+    /// when it ends. A failure does not keep the other steps from running: one run shows all of
+    /// them.
     pub(crate) fn run_lanes(
         &mut self,
         lanes: impl IntoIterator<Item = Lane>,
     ) -> Result<(), Failure> {
-        let (done, failed) = (AtomicUsize::new(0), OnceLock::new());
+        let (done, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         thread::scope(|scope| {
             for Lane { width, steps } in lanes {
                 let queue = Arc::new(Mutex::new(steps.into_iter()));
                 for _ in 0..width {
-                    let (queue, done, failed, this) = (queue.clone(), &done, &failed, &*self);
-                    let next = move || queue.lock().expect("nobody panics with it").next();
+                    let (queue, done, failures, this) = (queue.clone(), &done, &failures, &*self);
+                    let next = move || queue.lock().expect("no thread panics with it").next();
                     scope.spawn(move || {
-                        while failed.get().is_none()
-                            && let Some((name, command)) = next()
-                        {
+                        while let Some((name, command)) = next() {
                             match this.run_quietly(&name, command) {
                                 Ok(()) => _ = done.fetch_add(1, Ordering::Relaxed),
-                                // The first failure is the one that is reported.
-                                Err(failure) => drop(failed.set(failure)),
+                                Err(failure) => {
+                                    failures
+                                        .lock()
+                                        .expect("no thread panics with it")
+                                        .push(failure);
+                                }
                             }
                         }
                     });
@@ -88,7 +91,9 @@ impl Steps {
             }
         });
         self.done += done.into_inner();
-        failed.into_inner().map_or(Ok(()), Err)
+        let failures = failures.into_inner().expect("no thread panicked with it");
+        let messages: Vec<_> = failures.iter().map(Failure::message).collect();
+        if messages.is_empty() { Ok(()) } else { Err(Failure::failed(messages.join("\n"))) }
     }
 
     fn run_quietly(&self, name: &str, command: Command) -> Result<(), Failure> {
@@ -147,12 +152,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_begun_after_a_failure() {
+    fn all_steps_of_a_lane_run_and_every_failure_is_reported() {
         let step = |name: &str| (name.to_owned(), Command::new(name));
         let mut steps = Steps::of("ci");
-        let lane = Lane { width: 1, steps: vec![step("true"), step("false"), step("true")] };
+        let lane = Lane {
+            width: 1,
+            steps: vec![step("true"), step("false"), step("true"), step("false")],
+        };
         let failure = steps.run_lanes([lane]).unwrap_err();
-        assert!(failure.message().starts_with("ci failed at step `false`"), "{failure:?}");
-        assert_eq!(steps.done, 1);
+        let found = failure.message().matches("ci failed at step `false`").count();
+        assert_eq!(found, 2, "{failure:?}");
+        assert_eq!(steps.done, 2);
     }
 }
