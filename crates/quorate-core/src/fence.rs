@@ -1,5 +1,13 @@
 //! Fences: numbers that grow with every holder of a lock.
 
+mod convert;
+#[cfg(feature = "rusqlite")]
+mod rusqlite;
+#[cfg(feature = "serde")]
+mod serde;
+#[cfg(feature = "sqlx")]
+mod sqlx;
+
 use std::{fmt, ops::RangeInclusive};
 
 /// A number that is larger than the fence of every earlier holder of the same lock.
@@ -14,6 +22,9 @@ use std::{fmt, ops::RangeInclusive};
 /// let (first, second) = (Fence::new(7), Fence::new(9));
 /// assert!(first < second, "the second holder came later");
 /// assert_eq!(second.to_string(), "9");
+/// assert_eq!(i64::try_from(second)?, 9); // for a database
+/// assert_eq!("9".parse(), Ok(second)); // from a request
+/// # Ok::<(), std::num::TryFromIntError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Fence(u64);

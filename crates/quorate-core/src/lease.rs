@@ -187,7 +187,9 @@ impl fmt::Display for LostReason {
         f.write_str(match self {
             Self::Expired => "the lease expired",
             Self::Gone => "a majority of the nodes no longer has the key",
-            Self::MaxHold => "max_hold was reached",
+            Self::MaxHold => {
+                "it was held for max_hold: raise max_hold, or hold the lock for less time"
+            }
             Self::ShutDown => "the client was shut down",
         })
     }

@@ -37,7 +37,8 @@ pub use self::{
     semaphore::Semaphore,
 };
 use crate::{
-    DetachedLease, DowngradedLease, IntoAddresses, LossToken, NodesChanged, Shutdown, Warning,
+    DetachedLease, DowngradedLease, IntoAddresses, LossToken, NodesChanged, OwnerId, Shutdown,
+    Warning,
     error::{
         AdmitError, ChangeError, ConnectError, ExtendError, InspectError, LeaseError, LockError,
         Lost, NodeReport, ReleaseError, VerifyError, WithError, WouldDeadlock,
@@ -190,6 +191,12 @@ impl Client {
         self.0.identity()
     }
 
+    /// See [`crate::Client::owner_prefix`].
+    #[must_use]
+    pub fn owner_prefix(&self) -> String {
+        self.0.owner_prefix()
+    }
+
     /// What each node is up to right now. See [`crate::Client::node_status`].
     #[must_use]
     pub fn node_status(&self) -> Box<[NodeReport]> {
@@ -331,9 +338,9 @@ impl Guard {
         self.0.fence()
     }
 
-    /// As [`crate::Guard::owner_id`].
+    /// See [`crate::Guard::owner_id`].
     #[must_use]
-    pub fn owner_id(&self) -> std::borrow::Cow<'_, str> {
+    pub fn owner_id(&self) -> OwnerId {
         self.0.owner_id()
     }
 

@@ -26,6 +26,7 @@ use crate::{
     error::{ConnectError, LeaseError, Lost, LostReason, NodeAnswer, NodeError, NodeReport},
     memory::MemoryNodes,
     observe::LockKind,
+    owner_id::owner_prefix,
     primitive::{
         acquire::{Got, Want, adopt},
         guard::Guard,
@@ -259,6 +260,25 @@ impl Client {
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.inner.defaults.identity
+    }
+
+    /// A short id of this client, which identifies it but gives no right to act for it. The
+    /// [`Holder`](crate::inspect::Holder) of each of its locks shows the same one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let _guard = client.mutex("orders:42").lock().await?;
+    /// let holder = client.inspect("orders:42").await?.holder.expect("the lock is held");
+    /// assert_eq!(holder.owner_prefix, Some(client.owner_prefix()));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn owner_prefix(&self) -> String {
+        owner_prefix(self.inner.engine.client)
     }
 
     /// What each node is up to right now, in the order in which they were configured.

@@ -70,7 +70,7 @@ pub(crate) struct Engine {
     /// Told whenever a link comes up or goes down.
     pub(crate) status: Arc<Notify>,
     pub(crate) is_closed: AtomicBool,
-    client: ClientId,
+    pub(crate) client: ClientId,
     /// Begins anywhere, so that clients which share an observer do not speak of each other's.
     rounds: AtomicU64,
     /// Calls that may still win a lock.

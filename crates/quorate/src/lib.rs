@@ -56,6 +56,7 @@ mod node;
 mod node_error;
 mod nonces;
 pub mod observe;
+mod owner_id;
 mod primitive;
 mod timers;
 mod who;
@@ -76,6 +77,7 @@ pub use self::{
     },
     detached_lease::{DetachedLease, ParseLeaseError},
     node::memory,
+    owner_id::OwnerId,
     primitive::{
         guard::Guard, guard_all::GuardAll, mutex::Mutex, mutex_all::MutexAll, rwlock::RwLock,
         semaphore::Semaphore, signal::LossToken, write_guard::WriteGuard,

@@ -94,6 +94,7 @@ const LIBRARY: Layered = Layered {
                 "inspect",
                 "nonces",
                 "observe",
+                "owner_id",
                 "timers",
                 "node_error",
                 "who",

@@ -50,7 +50,8 @@ pub(super) fn impure_core(source: &Source, _: &Tree) -> Findings {
     found
 }
 
-/// What the core depends on must not change under us, so it depends on nothing.
+/// What the core depends on must not change under us, so it depends on nothing. Optional are only
+/// traits for its types, which no other crate can implement.
 pub(super) fn core_dependencies(source: &Source, _: &Tree) -> Findings {
     let mut found = Vec::new();
     let mut inside = false;
@@ -58,11 +59,15 @@ pub(super) fn core_dependencies(source: &Source, _: &Tree) -> Findings {
         let line = line.trim();
         if let Some(header) = line.strip_prefix('[') {
             inside = is_dependency_table(header.trim_end_matches(']'));
-        } else if inside && !line.is_empty() && !line.starts_with('#') {
+        } else if inside && !is_optional(line) && !line.is_empty() && !line.starts_with('#') {
             found.push((at, "the core has no dependencies".to_owned()));
         }
     }
     found
+}
+
+fn is_optional(line: &str) -> bool {
+    line.ends_with("optional = true }")
 }
 
 /// Also for one package (`dependencies.x`) and for one platform (`target.x.dependencies`). Those
@@ -162,8 +167,10 @@ mod tests {
             fires(&[(path, &text)], &format!("{path}:5: the core has no dependencies"));
             is_quiet(&[("crates/quorate/Cargo.toml", &text)]);
         }
-        let good = "[dependencies]\n# None.\n\n[dev-dependencies]\nx = \"1\"\n[lints]\nx = true\n";
-        is_quiet(&[(path, good)]);
+        let optional = "serde = { version = \"1\", optional = true }\n";
+        let others = "[dev-dependencies]\nx = \"1\"\n[lints]\nx = true\n";
+        let good = format!("[dependencies]\n# Traits.\n{optional}\n{others}");
+        is_quiet(&[(path, &good)]);
     }
 
     #[test]

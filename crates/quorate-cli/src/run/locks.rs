@@ -98,7 +98,10 @@ impl Locks {
         vec![
             ("QUORATE_HELD", Some("1".to_owned())),
             ("QUORATE_LOCK", Some(names.join("\n"))),
-            ("QUORATE_OWNER", main.map(|guard| guard.owner_id().into_owned()).next()),
+            (
+                "QUORATE_OWNER",
+                main.map(|guard| guard.owner_id().expose_secret().into_owned()).next(),
+            ),
             ("QUORATE_FENCE", fences.map(|fences| fences.join(","))),
             ("QUORATE_PERMIT", Some(permits.join(",")).filter(|_| !permits.is_empty())),
             (nested::VARIABLE, Some(nested::value(&self.guards))),

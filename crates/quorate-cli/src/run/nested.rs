@@ -73,8 +73,8 @@ fn hint(want: &Want<'_>) -> String {
 /// What tells the commands below which locks are held above them: one line each, with the owner id
 /// and the name.
 pub(super) fn value(guards: &[Guard]) -> String {
-    let held = guards.iter().map(|guard| format!("{} {}\n", guard.owner_id(), guard.name()));
-    held_above() + &held.collect::<String>()
+    let line = |guard: &Guard| format!("{} {}\n", guard.owner_id().expose_secret(), guard.name());
+    held_above() + &guards.iter().map(line).collect::<String>()
 }
 
 fn held_above() -> String {

@@ -19,6 +19,7 @@ use super::{Engine, report::Heard};
 use crate::{
     error::{Holder, NodeError},
     node::{Inbox, Request, Sent},
+    owner_id::owner_prefix,
     timers::Timed,
 };
 
@@ -229,7 +230,7 @@ impl Whos {
         };
         Holder {
             who: self.words(&identity),
-            owner_prefix: identity.client().map(digits),
+            owner_prefix: identity.client().map(owner_prefix),
             fence: None,
             held_for: None,
             expires_in,
@@ -253,13 +254,8 @@ impl Whos {
     /// Who a client is; if nobody knows, by its first digits.
     pub(super) fn of(&self, client: ClientId) -> String {
         let known = self.0.get(&client).cloned().flatten();
-        known.unwrap_or_else(|| format!("the client {}", digits(client)))
+        known.unwrap_or_else(|| format!("the client {}", owner_prefix(client)))
     }
-}
-
-/// So much of a client's identity that people can tell clients apart, and too little to act for it.
-pub(super) fn digits(client: ClientId) -> String {
-    format!("{:.8}", client.to_string())
 }
 
 /// What a client of ours says of itself, if it is fit to be shown.

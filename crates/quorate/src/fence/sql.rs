@@ -38,13 +38,14 @@
 //! assert_eq!(accounts.write(&["balance"]), write); // balance, fence, id, fence
 //! ```
 //!
-//! A fence fits into a signed number of 64 bits, which is what databases have:
+//! A fence fits into a signed number of 64 bits, which databases have. With the features `rusqlite`
+//! and `sqlx` it is a parameter and a column of these libraries. For others, convert it:
 //!
 //! ```
 //! # use quorate::fence::Fence;
 //! let fence = Fence::new(1_800_000_000_000_000); // of the guard
-//! let parameter: i64 = fence.get().try_into()?;
-//! # assert_eq!(parameter, 1_800_000_000_000_000);
+//! let parameter = i64::try_from(fence)?;
+//! assert_eq!(Fence::try_from(parameter)?, fence);
 //! # Ok::<(), std::num::TryFromIntError>(())
 //! ```
 

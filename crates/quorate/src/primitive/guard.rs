@@ -22,6 +22,7 @@ use crate::{
     },
     error::{ExtendError, Lost, ReleaseError, VerifyError},
     observe::{Action, Event},
+    owner_id::OwnerId,
     primitive::{acquire::Silence, inner::Inner, signal::LossToken},
 };
 
@@ -109,8 +110,9 @@ impl Guard {
         fenced.map(FencedLease::fence)
     }
 
-    /// The value that marks the lock as this holder's on the nodes. Whoever has it can release the
-    /// lock: it is a secret.
+    /// The id of this hold, which the nodes store as the value of the lock's key.
+    ///
+    /// It shows no secret unless [asked](OwnerId::expose_secret) to.
     ///
     /// # Examples
     ///
@@ -123,8 +125,8 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn owner_id(&self) -> std::borrow::Cow<'_, str> {
-        String::from_utf8_lossy(self.held.owner.as_bytes())
+    pub fn owner_id(&self) -> OwnerId {
+        OwnerId::new(self.engine().client, self.held.owner.clone())
     }
 
     /// The safe time that is left if nothing is renewed; zero when the lease has ended.

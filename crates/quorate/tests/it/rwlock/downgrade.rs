@@ -33,10 +33,10 @@ in_line_on_every_engine! {
 async fn a_writer_becomes_a_reader_and_others_read_as_well(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let writer = lock(&alice).write().await.expect("it is free");
-    let owner = writer.owner_id().into_owned();
+    let owner = writer.owner_id();
     assert!(writer.fence().is_some());
     let reader = writer.downgrade().await.expect("a majority has it");
-    assert!(reader.owner_id() != owner && reader.owner_id().ends_with(":s"));
+    assert!(reader.owner_id() != owner && reader.owner_id().expose_secret().ends_with(":s"));
     assert_eq!((reader.name(), reader.fence()), ("a", None));
     assert!(reader.remaining() > LONG / 2 && reader.remaining() < LONG, "of its own ttl");
     reader.verify().await.expect("it has it");
