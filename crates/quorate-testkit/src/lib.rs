@@ -7,6 +7,8 @@
 //!   current [`Fault`] says.
 //! * [`history`] takes down who held which lock when, in many threads and processes, and says
 //!   whether that keeps what is promised.
+//! * [`processes`] starts a test program again as other processes, and stops and kills them.
+//! * [`admit()`] lets new servers vote at once.
 //! * [`script`] is a script of the library as a server takes it.
 //! * [`eventually()`] waits for a condition with a bound, so that no test sleeps and hopes.
 //!
@@ -28,13 +30,16 @@
 //! assert!(server.keys().is_empty());
 //! ```
 
+mod admit;
 mod eventually;
 pub mod history;
 mod ports;
+pub mod processes;
 mod proxy;
 mod scripts;
 mod server;
 
+pub use admit::admit;
 pub use eventually::eventually;
 pub use proxy::{Fault, Proxy};
 pub use redis;

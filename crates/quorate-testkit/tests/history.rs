@@ -1,15 +1,15 @@
 //! Histories of real runs: many threads, and many processes that write to one file.
 //!
-//! The other processes are this same test binary, told by an environment variable to play a part.
+//! The other processes are this test binary again. An environment variable chooses what they do.
 
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use quorate_testkit::history::{History, Moment, Promise, Recorder, Until};
+use quorate_testkit::processes::{Child, this_test};
 
 #[test]
 fn threads_under_a_mutex_keep_every_promise() {
@@ -57,9 +57,7 @@ fn processes_under_the_lock_of_a_file_keep_every_promise_in_one_history() {
     let folder = tempfile::tempdir().unwrap();
     let processes: Vec<Child> =
         (0..PROCESSES).map(|number| part(folder.path(), &format!("process {number}"))).collect();
-    for mut process in processes {
-        assert!(process.wait().unwrap().success());
-    }
+    processes.into_iter().for_each(Child::end);
     let history = History::read(lines_in(folder.path()));
     history.assert_kept(Until::Ended);
     assert_eq!(history.report().claims(), PROCESSES * ROUNDS);
@@ -69,30 +67,33 @@ fn processes_under_the_lock_of_a_file_keep_every_promise_in_one_history() {
 }
 
 #[test]
-fn the_claims_of_a_process_that_was_killed_end_when_it_is_said() {
+fn claims_of_a_killed_process_end_at_its_death() {
     let folder = tempfile::tempdir().unwrap();
     let mut victim = part(folder.path(), VICTIM);
     let lines = lines_in(folder.path());
     quorate_testkit::eventually(
-        "the victim has the lock",
+        "the victim holds the lock",
         std::time::Duration::from_secs(20),
         || fs::read_to_string(&lines).is_ok_and(|text| text.contains("acquired")),
     );
     let killed_at = Moment::now();
-    victim.kill().unwrap();
-    victim.wait().unwrap();
-    assert!(part(folder.path(), "next").wait().unwrap().success());
+    victim.kill();
+    part(folder.path(), "next").end();
 
     let mut history = History::read(lines);
     let found = history.violations(Until::Ended);
-    assert_eq!(found[0].promise, Promise::Exclusion, "nobody has said that it is dead");
+    assert_eq!(
+        found[0].promise,
+        Promise::Exclusion,
+        "the history does not know that it was killed"
+    );
     history.died(VICTIM, killed_at);
     history.assert_kept(Until::Ended);
 }
 
 /// Does nothing when it runs as a test.
 #[test]
-fn the_part_of_another_process() {
+fn act_as_another_process() {
     let (Some(folder), Ok(name)) = (env::var_os(FOLDER), env::var(NAME)) else { return };
     let folder = PathBuf::from(folder);
     let recorder = Recorder::to_file(lines_in(&folder));
@@ -105,7 +106,7 @@ fn the_part_of_another_process() {
         fs::write(counter, fence.to_string()).unwrap();
         let holding = request.acquired(Some(fence), None);
         if name == VICTIM {
-            // Until it is killed, or the test that is to kill it has ended without doing so.
+            // Until it is killed, or the test ends without that.
             std::io::stdin().read_line(&mut String::new()).unwrap();
             return;
         }
@@ -115,14 +116,7 @@ fn the_part_of_another_process() {
 }
 
 fn part(folder: &Path, name: &str) -> Child {
-    Command::new(env::current_exe().expect("a running program has a path"))
-        .args(["--exact", "the_part_of_another_process"])
-        .env(FOLDER, folder)
-        .env(NAME, name)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("this program starts again")
+    Child::start(this_test("act_as_another_process").env(FOLDER, folder).env(NAME, name))
 }
 
 fn lines_in(folder: &Path) -> PathBuf {

@@ -1,17 +1,18 @@
 //! No server outlives its test process, even if that is killed and runs no `Drop`.
 //!
-//! The process to be killed is this same test binary, told by an environment variable to play that
-//! part.
+//! The process to be killed is this test binary again, started with an environment variable.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
+use std::iter;
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
+use quorate_testkit::processes::{Child, this_test};
 use quorate_testkit::{Server, eventually};
 
 #[test]
-fn a_server_ends_when_its_test_process_is_killed() {
+fn server_ends_when_its_test_process_is_killed() {
     let can_be_tied = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "true"])
         .status()
@@ -21,25 +22,17 @@ fn a_server_ends_when_its_test_process_is_killed() {
         return;
     }
 
-    // The victim cannot remove its temporary files; here they go when the test ends.
+    // The victim cannot remove its temporary files: this test removes them.
     let temporary = tempfile::tempdir().unwrap();
-    let mut victim = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_part_of_the_victim", "--nocapture"])
-        .env(VICTIM, "yes")
-        .env("TMPDIR", temporary.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let server = BufReader::new(victim.stdout.take().unwrap())
-        .lines()
-        .find_map(|line| line.unwrap().split_once(SERVER_AT).map(|(_, at)| at.to_owned()))
-        .expect("the victim tells where its server is");
+    let mut command = this_test("act_as_the_victim");
+    let mut victim = Child::start(command.env(VICTIM, "yes").env("TMPDIR", temporary.path()));
+    let server = iter::repeat_with(|| victim.next_line())
+        .find_map(|line| line.split_once(SERVER_AT).map(|(_, at)| at.to_owned()))
+        .expect("the victim prints the address of its server");
     assert!(TcpStream::connect(&server).is_ok());
 
-    victim.kill().unwrap();
-    victim.wait().unwrap();
-    // Whether its process id is gone too depends on who has to reap it now.
+    victim.kill();
+    // Whether its process id is gone too depends on the process that reaps it now.
     eventually("the server is gone", Duration::from_secs(5), || {
         TcpStream::connect(&server).is_err()
     });
@@ -47,7 +40,7 @@ fn a_server_ends_when_its_test_process_is_killed() {
 
 /// Does nothing when it runs as a test.
 #[test]
-fn the_part_of_the_victim() {
+fn act_as_the_victim() {
     if std::env::var_os(VICTIM).is_none() {
         return;
     }
@@ -55,7 +48,7 @@ fn the_part_of_the_victim() {
     let mut stdout = std::io::stdout();
     writeln!(stdout, "{SERVER_AT}{}", server.address()).unwrap();
     stdout.flush().unwrap();
-    // Until it is killed, or until the test that is to kill it has ended without doing so.
+    // Until it is killed, or the test ends without that.
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }
 

@@ -1,40 +1,29 @@
 //! Three processes add to one counter in a file, each with several tasks, under one lock.
-//!
-//! The program starts itself again as each contender. It has no test harness, so that a contender
-//! is a plain process with one purpose; what `cargo test` hands over is understood or ignored.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitCode},
+    process::ExitCode,
     time::{Duration, Instant},
 };
 
 use quorate::{Client, Guard, error::ReleaseError};
-use quorate_testkit::{Server, eventually};
+use quorate_testkit::{
+    Server, admit, eventually,
+    processes::{self, Child, Outcome, command, print_line},
+};
 
-/// Why a contender failed. It is another process, so all that is needed is the text.
+/// Why a contender failed. It is another process, so the text is enough.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
-    let args: Vec<String> = env::args().skip(1).collect();
-    let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
-    if let [CONTENDER, file, urls @ ..] = &*args.iter().map(String::as_str).collect::<Vec<_>>() {
-        return contend(Path::new(file), urls);
-    }
-    if has("--list") {
-        // Nothing is ignored here, so a list of what is has no lines.
-        if !has("--ignored") {
-            say("processes: test");
+    processes::run("processes", contend, |_| {
+        let deadline = Instant::now() + TIME_MAX;
+        let servers = Server::start_many(3);
+        for nodes in [1, 3] {
+            run_case(&servers[..nodes], deadline);
         }
-        return ExitCode::SUCCESS;
-    }
-    let deadline = Instant::now() + TIME_MAX;
-    let servers = Server::start_many(3);
-    for nodes in [1, 3] {
-        run_case(&servers[..nodes], deadline);
-    }
-    ExitCode::SUCCESS
+    })
 }
 
 /// Panics if the counter is wrong at the end.
@@ -44,10 +33,11 @@ fn run_case(servers: &[Server], deadline: Instant) {
     counter.write(&Count::default()).expect("the counter is written");
     let urls: Vec<String> = servers.iter().map(Server::url).collect();
     servers.iter().for_each(Server::flush_all);
+    admit(servers, Client::builder().nodes(&urls));
 
-    // Held until everybody is there, so that they really contend.
+    // The test holds the lock until every contender is ready, so that they really contend.
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let gate = runtime.block_on(close_gate(&urls)).expect("the lock is free");
+    let gate = runtime.block_on(close_gate(&urls));
     let mut contenders = Contenders::start(&counter, &urls);
     let left = || deadline.saturating_duration_since(Instant::now());
     eventually("every contender is ready", left(), || {
@@ -65,73 +55,51 @@ fn run_case(servers: &[Server], deadline: Instant) {
     let nodes = servers.len();
     assert_eq!(value, expected, "increments were lost with {nodes} nodes");
     assert!(handoffs > CONTENDERS as u64, "they ran one after the other: {handoffs} handoffs");
-    say(&format!(
+    print_line(&format!(
         "{CONTENDERS} processes, nodes: {nodes}; {value} of {expected} increments, {handoffs} \
          hand-offs between processes"
     ));
 }
 
-async fn close_gate(urls: &[String]) -> Result<Guard, Failure> {
-    // The first who comes lets the new servers vote.
-    let client = Client::builder().nodes(urls).build()?;
-    if urls.len() >= 3 {
-        client.admit().await?;
-    }
-    Ok(client.mutex(LOCK).ttl(TIME_MAX).lock().await?)
+async fn close_gate(urls: &[String]) -> Guard {
+    let client = Client::builder().nodes(urls).build().expect("the settings are valid");
+    client.mutex(LOCK).ttl(TIME_MAX).lock().await.expect("the lock is free")
 }
 
-/// The processes, which do not outlive the test.
+/// The processes.
 struct Contenders(Vec<Child>);
 
 impl Contenders {
     fn start(counter: &Counter, urls: &[String]) -> Self {
-        let program = env::current_exe().expect("the path of this program");
-        let start = |_| {
-            let mut command = Command::new(&program);
-            command.arg(CONTENDER).arg(&counter.0).args(urls);
-            command.spawn().expect("the program starts itself")
-        };
+        let start = |_| Child::start(command("contender").arg(&counter.0).args(urls));
         Self((0..CONTENDERS).map(start).collect())
     }
 
     fn assert_none_failed(&mut self) {
         for child in &mut self.0 {
-            if let Some(status) = child.try_wait().expect("the state of a child") {
+            if let Some(status) = child.ended() {
                 assert!(status.success(), "a contender has failed: {status}");
             }
         }
     }
 
     fn are_done(&mut self) -> bool {
-        self.0.iter_mut().all(|child| child.try_wait().is_ok_and(|ended| ended.is_some()))
+        self.0.iter_mut().all(|child| child.ended().is_some())
     }
 }
 
-impl Drop for Contenders {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            // It may have ended already, which is as good.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+/// What a contender does.
+fn contend(_: &str, args: &[&str]) -> Outcome {
+    let [file, urls @ ..] = args else {
+        return Err("a contender needs the file of the counter".into());
+    };
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(increment_all(Path::new(file), urls))
 }
 
-/// The life of a contender.
-fn contend(file: &Path, urls: &[&str]) -> ExitCode {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    match runtime.block_on(increment_all(file, urls)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            complain(&format!("contender {}: {failure}", std::process::id()));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn increment_all(file: &Path, urls: &[&str]) -> Result<(), Failure> {
+async fn increment_all(file: &Path, urls: &[&str]) -> Outcome {
     let client = Client::connect(urls).await?;
-    Counter(file.to_owned()).say_ready()?;
+    Counter(file.to_owned()).mark_ready()?;
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..TASKS {
         tasks.spawn(increment(client.clone(), Counter(file.to_owned())));
@@ -142,7 +110,7 @@ async fn increment_all(file: &Path, urls: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn increment(client: Client, counter: Counter) -> Result<(), Failure> {
+async fn increment(client: Client, counter: Counter) -> Outcome {
     let mutex = client.mutex(LOCK);
     for _ in 0..INCREMENTS {
         let guard = mutex.lock().await?;
@@ -162,10 +130,10 @@ async fn increment(client: Client, counter: Counter) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A file that is read and written back: two at once would lose an increment.
+/// A file that is read and written back: two writers at once would lose an increment.
 struct Counter(PathBuf);
 
-/// What stands in the file.
+/// The content of the file.
 #[derive(Default)]
 struct Count {
     value: u64,
@@ -180,19 +148,19 @@ impl Counter {
         let text = fs::read_to_string(&self.0)?;
         let words: Vec<&str> = text.split(' ').collect();
         let [value, handoffs, writer] = words[..] else {
-            return Err(format!("somebody else is writing: {text:?}").into());
+            return Err(format!("another process is writing: {text:?}").into());
         };
         let (value, handoffs) = (value.parse()?, handoffs.parse()?);
         Ok(Count { value, handoffs, writer: writer.parse()? })
     }
 
-    fn write(&self, count: &Count) -> Result<(), Failure> {
+    fn write(&self, count: &Count) -> Outcome {
         let Count { value, handoffs, writer } = count;
         Ok(fs::write(&self.0, format!("{value} {handoffs} {writer}"))?)
     }
 
-    /// Leaves a file beside the counter, for the test to see.
-    fn say_ready(&self) -> Result<(), Failure> {
+    /// Leaves a file beside the counter, which the test counts.
+    fn mark_ready(&self) -> Outcome {
         Ok(fs::write(self.0.with_extension(std::process::id().to_string()), "")?)
     }
 
@@ -203,21 +171,10 @@ impl Counter {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "there is no harness that says how it went")]
-fn say(line: &str) {
-    println!("{line}");
-}
-
-#[expect(clippy::print_stderr, reason = "there is no harness that says how it went")]
-fn complain(line: &str) {
-    eprintln!("{line}");
-}
-
-const CONTENDER: &str = "--contender";
 const CONTENDERS: usize = 3;
 const LOCK: &str = "counter";
 const TASKS: u64 = 8;
 const INCREMENTS: u64 = 50;
 
-/// For all of it. What is not done by then is killed.
+/// For all of it. What is not done then is killed.
 const TIME_MAX: Duration = Duration::from_secs(60);

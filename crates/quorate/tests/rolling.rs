@@ -2,11 +2,10 @@
 //! before votes again. Holders keep their locks, although others wait for them and late callers ask
 //! for them all the time.
 //!
-//! It has no test harness, since it waits for five guards and nothing else is to wait for it; what
-//! `cargo test` hands over is understood or ignored.
+//! It has no test harness, because it waits for five quarantines, and no other test is to
+//! wait for it.
 
 use std::{
-    env,
     process::ExitCode,
     sync::{
         Arc,
@@ -20,7 +19,11 @@ use quorate::{
     Client, ClientBuilder, Guard,
     error::{NodeAnswer, NodeError, NodeReport},
 };
-use quorate_testkit::{Fault, Proxy, Server, eventually, history::Moment};
+use quorate_testkit::{
+    Fault, Proxy, Server, admit, eventually,
+    history::Moment,
+    processes::{self, print_line},
+};
 use tokio::{
     task::JoinHandle,
     time::{interval, timeout},
@@ -32,31 +35,25 @@ use self::load::{Job, Load};
 mod load;
 
 fn main() -> ExitCode {
-    let args: Vec<String> = env::args().skip(1).collect();
-    let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
-    if has("--list") {
-        // Nothing is ignored here, so a list of what is has no lines.
-        if !has("--ignored") {
-            say("rolling: test");
-        }
-        return ExitCode::SUCCESS;
-    }
-    // Each set has a thread and a runtime of its own: waiting blocks the thread.
-    let sets = [3, 5].map(|nodes| {
-        thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(restart_all(nodes));
-        })
-    });
-    let failed = sets.into_iter().map(thread::JoinHandle::join).filter(Result::is_err).count();
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let child = |_: &str, _: &[&str]| Err("the test has no children".into());
+    processes::run("rolling", child, |_| {
+        // Each set has a thread and a runtime of its own: waiting blocks the thread.
+        let sets = [3, 5].map(|nodes| {
+            thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+                runtime.expect("a runtime").block_on(restart_all(nodes));
+            })
+        });
+        let failed = sets.into_iter().map(thread::JoinHandle::join).filter(Result::is_err).count();
+        assert_eq!(failed, 0, "sets of nodes for which a promise was broken");
+    })
 }
 
-/// Panics if a promise was broken, a lock was lost, or somebody waited for too long.
+/// Panics if a promise was broken, a lock was lost, or a caller waited for too long.
 async fn restart_all(nodes: usize) {
     let servers = Server::start_many(nodes);
     let settings = || settings(&servers);
-    settings().build().expect("the settings are valid").admit().await.expect("they are new");
+    admit(&servers, settings());
     let mut clients = Vec::new();
     for _ in 0..3 {
         clients.push(attached(settings()).await);
@@ -87,7 +84,7 @@ async fn restart_all(nodes: usize) {
         let checks = (held.check(), read.check(), lost);
         assert_eq!(checks, (Ok(()), Ok(()), 0), "they were renewed all the time");
         let after = started.elapsed();
-        say(&format!("{nodes} nodes: node {number} votes again after {after:?}"));
+        print_line(&format!("{nodes} nodes: node {number} votes again after {after:?}"));
     }
     is_at_work(Moment::now());
     rivals.stop_asking();
@@ -101,8 +98,10 @@ async fn restart_all(nodes: usize) {
     let quick = history.claims().iter().filter(|claim| claim.lock == QUICK);
     let longest = quick.map(|claim| claim.acquired_at.since(claim.asked_at)).max();
     let longest = longest.expect("it was taken all the time");
-    say(&format!("{nodes} nodes: {lost} locks lost; longest wait for {QUICK:?}: {longest:?}"));
-    say(&format!("{}", history.report()));
+    print_line(&format!(
+        "{nodes} nodes: {lost} locks lost; longest wait for {QUICK:?}: {longest:?}"
+    ));
+    print_line(&format!("{}", history.report()));
     assert_eq!(lost, 0);
     assert!(longest <= WAIT_MAX, "{longest:?}");
 }
@@ -121,7 +120,9 @@ impl Rivals {
         let (mut waiting, mut asking) = (Vec::new(), Vec::new());
         for &name in names {
             let mutex = client.mutex(name);
-            waiting.push(tokio::spawn(async move { mutex.lock().await.expect("its turn comes") }));
+            waiting.push(tokio::spawn(async move {
+                mutex.lock().await.expect("the lock is granted to it")
+            }));
             let is_waiting = async || client.inspect(name).await.expect("nodes").waiting_total == 1;
             let mut looks = interval(ASK_EVERY);
             let one_waits = async {
@@ -145,13 +146,13 @@ impl Rivals {
         Self { waiting, asking, asked }
     }
 
-    /// Waits until all have asked again a few times.
+    /// Waits until the callers have tried again a few times.
     fn await_more(&self) {
         let asked = self.asked.load(Ordering::SeqCst);
         eventually("they ask", PATIENCE, || self.asked.load(Ordering::SeqCst) > asked + 20);
     }
 
-    /// Nobody asks any more who does not wait.
+    /// Ends the callers that do not wait.
     fn stop_asking(&mut self) {
         for asking in self.asking.drain(..) {
             assert!(!asking.is_finished(), "it asks until it is stopped");
@@ -159,10 +160,10 @@ impl Rivals {
         }
     }
 
-    /// The waiters get their turn.
+    /// The lock is granted to the waiters.
     async fn end(self) {
         for waiting in self.waiting {
-            let guard = timeout(PATIENCE, waiting).await.expect("its turn comes");
+            let guard = timeout(PATIENCE, waiting).await.expect("the lock is granted to it");
             guard.expect("it waited").release().await.expect("it is held");
         }
     }
@@ -194,28 +195,23 @@ fn has_quarantine(report: &NodeReport) -> bool {
     matches!(report.answer, NodeAnswer::NodeError(NodeError::Quarantined { .. }))
 }
 
-#[expect(clippy::print_stdout, reason = "there is no harness that says how it went")]
-fn say(line: &str) {
-    println!("{line}");
-}
-
-/// One that goes round as fast as it can, and one that is renewed.
+/// One job is repeated as fast as possible, and one is renewed.
 const JOBS: [Job; 2] = [
     Job { work: Duration::from_millis(10), locks: &[QUICK] },
     Job { work: Duration::from_millis(2_000), locks: &["second", "third", "fourth"] },
 ];
 const QUICK: &str = "first";
 
-/// The guard lasts for 7 s longer and the recovery for 5 s, and there are five of them.
+/// A quarantine lasts for 7 s longer and the recovery for 5 s, and there are five of them.
 const TTL: Duration = Duration::from_millis(3_000);
 
-/// What every message of the holder takes longer.
+/// The delay of every message of the holder.
 const LATE: Duration = Duration::from_millis(5);
 
-/// How often locks are asked for that are held.
+/// How often callers try to acquire held locks.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// A ttl and a second: what a node that goes in the middle of a vote may cost.
+/// A ttl and a second: the delay by a node that fails in the middle of a vote.
 const WAIT_MAX: Duration = Duration::from_millis(4_000);
 
 /// Longer than anything here takes on a busy machine.

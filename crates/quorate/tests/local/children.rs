@@ -1,6 +1,6 @@
 //! What a child does.
 
-use std::{io::Read, path::Path, process::ExitCode, time::Duration};
+use std::{io::Read, path::Path, time::Duration};
 
 use quorate::{
     Client,
@@ -8,65 +8,56 @@ use quorate::{
 };
 use quorate_testkit::{
     eventually,
-    history::{Moment, Recorder},
+    history::Moment,
+    processes::{self, Outcome, PATIENCE, print_line},
 };
 
-use super::{LOCK, PATIENCE, TEN_MINUTES, client, complain, deaths, rights, say};
+use super::{LOCK, TEN_MINUTES, client, deaths, rights};
 
-/// The life of a child.
-pub(super) fn live(role: &str, args: &[&str]) -> ExitCode {
-    let done = match (role, args) {
+pub(super) fn run(role: &str, args: &[&str]) -> Outcome {
+    match (role, args) {
         ("wait", [folder]) => wait(Path::new(folder)),
-        ("acquire", [name, folder]) => contend(name, Path::new(folder)),
+        (deaths::CONTENDER, [name, folder]) => contend(name, Path::new(folder)),
         ("lose", [folder]) => lose(Path::new(folder)),
         ("try", [folder]) => attempt(Path::new(folder)),
         ("miss-rights", []) => rights::miss(),
         ("fill", [folder]) => fill(Path::new(folder)),
-        _ => Err(format!("there is no child {role} {args:?}").into()),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            complain(&format!("{role}: {failure}"));
-            ExitCode::FAILURE
-        }
+        _ => Err("there is no such child".into()),
     }
 }
 
-pub(super) type Done = Result<(), Box<dyn std::error::Error>>;
-
-/// Waits for the lock and keeps it until nobody speaks to us any more.
-fn wait(folder: &Path) -> Done {
+/// Waits for the lock and holds it until the input ends.
+fn wait(folder: &Path) -> Outcome {
     let guard = client(folder, TEN_MINUTES).mutex(LOCK).lock()?;
-    say(&guard.fence().ok_or("there is a fence in this mode")?.to_string());
+    print_line(&guard.fence().ok_or("there is a fence in this mode")?.to_string());
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(guard.release()?)
 }
 
-/// Takes the lock, says what fence it has, and says when it is lost.
-fn lose(folder: &Path) -> Done {
+/// Acquires the lock, prints its fence, and prints when it is lost.
+fn lose(folder: &Path) -> Outcome {
     let guard = client(folder, TTL_TO_LOSE).mutex(LOCK).lock()?;
-    say(&guard.fence().ok_or("there is a fence in this mode")?.to_string());
+    print_line(&guard.fence().ok_or("there is a fence in this mode")?.to_string());
     eventually("the lock is lost", PATIENCE, || guard.check().is_err());
-    say("lost");
+    print_line("lost");
     Ok(())
 }
 
-/// Says what comes of an attempt to use the folder.
-fn attempt(folder: &Path) -> Done {
+/// Prints the result of an attempt to use the folder.
+fn attempt(folder: &Path) -> Outcome {
     match Client::builder().local(folder).build() {
-        Ok(_) => say("ok"),
-        Err(error) => say(&error.to_string()),
+        Ok(_) => print_line("ok"),
+        Err(error) => print_line(&error.to_string()),
     }
     Ok(())
 }
 
-/// Takes the lock again and again.
-fn contend(name: &str, folder: &Path) -> Done {
+/// Acquires the lock again and again.
+fn contend(name: &str, folder: &Path) -> Outcome {
     let client = client(&folder.join("locks"), deaths::TTL);
-    let recorder = Recorder::to_file(deaths::history_file(folder));
+    let recorder = processes::recorder(folder);
     let mutex = client.mutex(LOCK);
-    while !deaths::stop_file(folder).exists() {
+    while !processes::must_stop(folder) {
         let request = recorder.ask(name, LOCK);
         let guard = mutex.lock_timeout(PATIENCE)?;
         let valid_until = Moment::now().after(guard.remaining());
@@ -81,13 +72,13 @@ fn contend(name: &str, folder: &Path) -> Done {
     Ok(())
 }
 
-/// Takes locks until there is no room for more, says which it has, and keeps them.
-fn fill(folder: &Path) -> Done {
+/// Acquires locks until there is no space for more, prints their number, and holds them.
+fn fill(folder: &Path) -> Outcome {
     let client = client(folder, TEN_MINUTES);
     let mut guards = Vec::new();
     let refused = loop {
         if guards.len() > 100_000 {
-            return Err("there is no end to the room".into());
+            return Err("the space does not end".into());
         }
         match client.mutex(format!("lock-{}", guards.len())).try_lock() {
             Ok(guard) => guards.push(guard.ok_or("nobody else is here")?),
@@ -98,11 +89,11 @@ fn fill(folder: &Path) -> Done {
     let NodeAnswer::NodeError(NodeError::Storage(text)) = &nodes[0].answer else {
         return Err(refused.into());
     };
-    say(&format!("{} {text}", guards.len()));
+    print_line(&format!("{} {text}", guards.len()));
     std::io::stdin().read_to_end(&mut Vec::new())?;
     let _ = client.shutdown(Duration::ZERO);
     Ok(())
 }
 
-/// Renewed after a third of it, which is longer than others need to come before that.
+/// The holder renews after a third of it. The test needs less time to acquire the lock before.
 const TTL_TO_LOSE: Duration = Duration::from_secs(6);

@@ -1,39 +1,36 @@
 //! Processes without the right to write, and without room on the disk.
 
 use std::{
-    env,
     fs::{self, Permissions},
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::Path,
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use quorate::Client;
+use quorate_testkit::processes::{Child, Outcome, PATIENCE, command, print_line};
 
-use super::{CHILD, Folder, children::Done, client, line, say};
+use super::{Folder, client};
 
 /// Root has every right, so the child is another user then.
-pub(super) fn are_missed_with_a_word() {
+pub(super) fn missing_rights_are_reported() {
     let above = tempfile::tempdir().expect("a folder");
     let program = above.path().join("program");
-    let mut command = match rustix::process::geteuid().is_root() {
-        true => {
-            // Others may have no way to where this program is.
-            fs::set_permissions(above.path(), Permissions::from_mode(0o755)).expect("ours");
-            fs::copy(env::current_exe().expect("its path"), &program).expect("there is room");
-            let mut command = Command::new(&program);
-            command.uid(NOBODY).gid(NOBODY);
-            command
-        }
-        false => Command::new(env::current_exe().expect("its path")),
-    };
-    command.args([CHILD, "miss-rights"]).current_dir("/");
-    let ended = command.status().expect("the program starts itself");
+    let mut child = command("miss-rights");
+    if rustix::process::geteuid().is_root() {
+        // Other users may have no access to the folder of this program.
+        fs::set_permissions(above.path(), Permissions::from_mode(0o755)).expect("ours");
+        fs::copy(child.get_program(), &program).expect("there is space");
+        let mut copied = Command::new(&program);
+        copied.args(child.get_args()).uid(NOBODY).gid(NOBODY);
+        child = copied;
+    }
+    let ended = child.current_dir("/").status().expect("the program starts itself");
     assert!(ended.success(), "{ended}");
 }
 
 /// What that child does.
-pub(super) fn miss() -> Done {
+pub(super) fn miss() -> Outcome {
     let own = tempfile::tempdir_in("/tmp")?;
     refused(Path::new("/"), "it belongs to another user, 0")?;
     refused(Path::new("/quorate-test-locks"), "the folder cannot be made: Permission denied")?;
@@ -45,7 +42,7 @@ pub(super) fn miss() -> Done {
     refused(&sealed.join("below"), "give this user the right to write there")?;
 
     let used = own.path().join("used");
-    drop(client(&used, super::PATIENCE));
+    drop(client(&used, PATIENCE));
     for (file, expected) in [
         ("locks.db", "it is read-only: give this user the right to write to it"),
         ("lock", "it cannot be opened: Permission denied"),
@@ -58,11 +55,11 @@ pub(super) fn miss() -> Done {
         fs::set_permissions(&file, before)?;
         Client::builder().local(&used).build()?;
     }
-    say("missing rights are told, with the path and what to do");
+    print_line("missing rights are reported, with the path and what to do");
     Ok(())
 }
 
-/// Whoever may use it is a matter of the folder, not of the process that comes first.
+/// The folder decides which users may use it, not the first process.
 pub(super) fn are_set_whatever_the_mask() {
     let folder = Folder::new();
     assert_eq!(attempt("umask 0777", &folder), "ok");
@@ -74,27 +71,31 @@ pub(super) fn are_set_whatever_the_mask() {
     for file in ["lock", "locks.db", "locks.db-wal", "locks.db-shm"] {
         assert_eq!(rights(file), 0o600, "{file}");
     }
-    say("a mask for the rights of new files does not matter");
+    print_line("a mask for the rights of new files does not matter");
 }
 
-/// Whichever file it is that cannot be opened. What whoever runs the tests has left open takes
-/// numbers below the limit, so the free ones are counted.
-pub(super) fn too_few_files_are_told() {
+/// Each file in turn cannot be opened. Files that the test runner has left open take numbers below
+/// the limit, so the free numbers are counted.
+pub(super) fn too_few_files_are_reported() {
     let inherited = inherited();
     for limit in 4..60 {
         let free = (3..limit).filter(|number| !inherited.contains(number)).count();
         if free == 0 {
             continue; // The program cannot be loaded.
         }
-        let said = attempt(&format!("{LEFT_OPEN}; ulimit -n {limit}"), &Folder::new());
-        if said == "ok" {
+        let printed = attempt(&format!("{LEFT_OPEN}; ulimit -n {limit}"), &Folder::new());
+        if printed == "ok" {
             assert!(free > 9, "each of its files was refused once: {free}");
-            return say(&format!("with fewer than {free} more files the reason is told"));
+            return print_line(&format!("fewer than {free} more files: the reason is reported"));
         }
-        let is_told = ["Too many open files", "too many files open"].map(|it| said.contains(it));
-        assert!(is_told.contains(&true) && !said.contains("give this user"), "{limit}: {said}");
+        let is_reported =
+            ["Too many open files", "too many files open"].map(|it| printed.contains(it));
+        assert!(
+            is_reported.contains(&true) && !printed.contains("give this user"),
+            "{limit}: {printed}"
+        );
     }
-    panic!("so many files are not needed");
+    panic!("60 files are too few");
 }
 
 /// The numbers of the files that a child finds open besides the usual three.
@@ -107,20 +108,23 @@ fn inherited() -> Vec<u32> {
     listed.lines().map(|number| number.parse().expect("a number")).collect()
 }
 
-/// What a child says that tries to use the folder after this was said to its shell.
+/// What a child prints that tries to use the folder after its shell ran this setting.
 fn attempt(setting: &str, folder: &Folder) -> String {
-    let mut command = Command::new("sh");
-    command.args(["-c", &format!("{setting}; exec \"$0\" \"$@\"")]);
-    command.arg(env::current_exe().expect("its path")).args([CHILD, "try"]).arg(folder.path());
-    let spawned = command.stdout(Stdio::piped()).spawn();
-    let mut child = spawned.expect("there is a shell");
-    let said = line(&mut child);
-    let ended = child.wait().expect("it ends");
-    assert!(ended.success(), "{setting}: {ended}, {said}");
-    said
+    let child = Child::start(&mut in_shell(setting, command("try").arg(folder.path())));
+    let printed = child.next_line();
+    child.end();
+    printed
 }
 
-fn refused(folder: &Path, expected: &str) -> Done {
+/// The command of a child after a setting of its shell.
+fn in_shell(setting: &str, child: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{setting}; exec \"$0\" \"$@\"")]);
+    shell.arg(child.get_program()).args(child.get_args());
+    shell
+}
+
+fn refused(folder: &Path, expected: &str) -> Outcome {
     let Err(error) = Client::builder().local(folder).build() else {
         return Err(format!("{} can be used", folder.display()).into());
     };
@@ -132,36 +136,32 @@ fn refused(folder: &Path, expected: &str) -> Done {
 }
 
 /// The child may not write files beyond some size: for it the disk is full.
-pub(super) fn a_disk_without_room_is_told() {
+pub(super) fn full_disk_is_reported() {
     let folder = Folder::new();
-    let mut command = Command::new("sh");
-    // The signal would kill it; ignored, the write fails instead.
-    command.args(["-c", "trap '' XFSZ; ulimit -f 800; exec \"$0\" \"$@\""]);
-    command.arg(env::current_exe().expect("its path")).args([CHILD, "fill"]).arg(folder.path());
-    let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut child = spawned.expect("there is a shell");
-    let said = line(&mut child);
-    let (count, text) = said.split_once(' ').unwrap_or_else(|| panic!("it failed: {said}"));
+    // The signal would kill the child. Without it the write fails.
+    let setting = "trap '' XFSZ; ulimit -f 800";
+    let mut child = Child::start(&mut in_shell(setting, command("fill").arg(folder.path())));
+    let printed = child.next_line();
+    let (count, text) = printed.split_once(' ').unwrap_or_else(|| panic!("it failed: {printed}"));
     assert!(text.contains("look after the disk: it may be full"), "{text}");
     assert!(text.contains(&folder.path().display().to_string()), "{text}");
-    let count: usize = count.parse().expect("it says how many it has");
+    let count: usize = count.parse().expect("the number of locks");
     assert!(count > 10, "{count}");
 
-    // What it was told to have is there, nothing else is, and others go on.
+    // Exactly the locks that it reported are stored, and other clients go on.
     assert!(folder.is_whole());
     let held = "SELECT count(*) FROM locks WHERE value IS NOT NULL";
     let stored: usize = folder.db().query_row(held, [], |row| row.get(0)).expect("it is readable");
     assert_eq!(stored, count);
     let other = folder.client();
-    assert!(other.mutex("lock-0").try_lock().expect("it answers").is_none(), "the child has it");
-    assert!(other.mutex("another").try_lock().expect("there is room for us").is_some());
+    assert!(other.mutex("lock-0").try_lock().expect("it answers").is_none(), "the child holds it");
+    assert!(other.mutex("another").try_lock().expect("there is space for us").is_some());
 
-    child.kill().expect("it runs");
-    child.wait().expect("a killed process ends");
-    say(&format!("after {count} locks there was no room: {text}"));
+    child.kill();
+    print_line(&format!("after {count} locks there was no space: {text}"));
 }
 
-/// As a test runner does that holds a lock on a file.
+/// A test runner that holds a lock on a file leaves such a file open.
 const LEFT_OPEN: &str = "exec 3</dev/null";
 
 const NOBODY: u32 = 65_534;

@@ -1,23 +1,16 @@
-//! Nodes, links and workers, and what the workers take down.
+//! Nodes, links and workers, and what the workers record.
 //!
-//! Responsible for starting and ending them, and for waiting until they got on. Not for choosing
-//! what goes wrong.
+//! Responsible for starting and ending them, and for waiting until they acquire locks. Not for
+//! choosing what goes wrong.
 
-use std::{
-    collections::BTreeMap,
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Child, Command},
-};
-
-use quorate::{Client, ClientBuilder, blocking, error::NodeAnswer};
+use quorate::{Client, ClientBuilder, error::NodeAnswer};
 use quorate_testkit::{
-    Proxy, Server, eventually,
+    Proxy, Server, admit, eventually,
     history::{Claim, History, Moment, Until, Violation},
+    processes::{Contenders, PATIENCE, print_line},
 };
-use rustix::process::{Pid, Signal, kill_process};
 
-use super::{PATIENCE, Primitive, TTL, WORKER, say};
+use super::{Primitive, TTL, WORKER};
 
 /// What a node knows after a restart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,11 +51,8 @@ pub(crate) struct Fixture {
     servers: Vec<Server>,
     /// Workers of one side share their links to the nodes.
     sides: Vec<Vec<Proxy>>,
-    folder: Option<tempfile::TempDir>,
-    running: BTreeMap<String, Child>,
-    started: usize,
-    deaths: Vec<(String, Moment)>,
-    /// Sees the nodes without any proxy.
+    contenders: Contenders,
+    /// Reaches the nodes without any proxy.
     observer: Client,
 }
 
@@ -74,29 +64,11 @@ impl Fixture {
         };
         let link = |server: &Server| Proxy::start(&server.address());
         let sides = (0..SIDES).map(|_| servers.iter().map(link).collect()).collect();
-        let observer = || {
-            let client = memory.settings(servers.iter().map(Server::url)).build();
-            client.expect("the settings are valid")
-        };
-        // New servers vote at once, where they would have to wait.
-        let client = blocking::Client::try_from(observer()).expect("it has a thread of its own");
-        client.admit().expect("they are new and empty");
-        let observer = observer();
-        let folder = Some(tempfile::tempdir().expect("a folder for the history"));
-        let (running, deaths) = (BTreeMap::new(), Vec::new());
-        let started = 0;
-        let mut fixture = Self {
-            primitive,
-            memory,
-            seed,
-            servers,
-            sides,
-            folder,
-            running,
-            started,
-            deaths,
-            observer,
-        };
+        let settings = || memory.settings(servers.iter().map(Server::url));
+        admit(&servers, settings());
+        let observer = settings().build().expect("the settings are valid");
+        let contenders = Contenders::new();
+        let mut fixture = Self { primitive, memory, seed, servers, sides, contenders, observer };
         (0..WORKERS).for_each(|_| fixture.add_worker());
         fixture.wait_for_everybody(Moment::now());
         fixture
@@ -124,35 +96,24 @@ impl Fixture {
         &self.sides[side][node]
     }
 
-    /// The names of those who run, oldest first.
+    /// The names of the workers that run, oldest first.
     pub(crate) fn workers(&self) -> Vec<String> {
-        self.running.keys().cloned().collect()
+        self.contenders.names()
     }
 
     pub(crate) fn add_worker(&mut self) {
-        self.started += 1;
-        let name = format!("worker-{:03}", self.started);
-        let mut command = Command::new(env::current_exe().expect("the path of this program"));
-        command.arg(WORKER).args([self.primitive.as_str(), self.memory.as_str()]);
-        command.arg(self.seed.to_string()).arg(&name);
-        command.arg(self.folder()).args(self.sides[self.started % SIDES].iter().map(Proxy::url));
-        let child = command.spawn().expect("the program starts itself");
-        self.running.insert(name, child);
+        let side = &self.sides[(self.contenders.started() + 1) % SIDES];
+        let task = [self.primitive.as_str(), self.memory.as_str()].map(str::to_owned);
+        let task = task.into_iter().chain([self.seed.to_string()]);
+        self.contenders.start(WORKER, task.chain(side.iter().map(Proxy::url)));
     }
 
     pub(crate) fn resume(&self, worker: &str) {
-        self.kill(worker, Signal::CONT);
+        self.contenders.resume(worker);
     }
 
     pub(crate) fn end_worker(&mut self, worker: &str) {
-        self.deaths.push((worker.to_owned(), Moment::now()));
-        self.kill(worker, Signal::KILL);
-        let mut child = self.running.remove(worker).expect("it was there");
-        child.wait().expect("a killed process ends");
-    }
-
-    fn kill(&self, worker: &str, signal: Signal) {
-        kill_process(Pid::from_child(&self.running[worker]), signal).expect("it runs");
+        self.contenders.kill(worker);
     }
 
     /// Stops a worker while it holds something, and returns its name.
@@ -160,12 +121,12 @@ impl Fixture {
         let mut holder = None;
         eventually("one is stopped while it holds", PATIENCE, || {
             let Some(name) = self.newest_holder() else { return false };
-            self.kill(&name, Signal::STOP);
+            self.contenders.stop(&name);
             // It may have ended its claim just before.
             if self.newest_holder().as_ref() == Some(&name) {
                 holder = Some(name);
             } else {
-                self.kill(&name, Signal::CONT);
+                self.contenders.resume(&name);
             }
             holder.is_some()
         });
@@ -173,28 +134,28 @@ impl Fixture {
     }
 
     fn newest_holder(&self) -> Option<String> {
-        let history = History::parse(&self.lines());
+        let history = self.contenders.history();
         let now = Moment::now();
         let is_held = |claim: &&Claim| {
-            let is_over = claim.ended_at.is_some() || claim.valid_until < Some(now);
-            !is_over && self.running.contains_key(&claim.client)
+            let has_ended = claim.ended_at.is_some() || claim.valid_until < Some(now);
+            !has_ended && self.contenders.is_running(&claim.client)
         };
         history.claims().iter().rev().find(is_held).map(|claim| claim.client.clone())
     }
 
-    /// Waits until some had what they want, and so for longer than a lease after that moment.
+    /// Waits until workers acquire locks, later than a lease after that moment.
     pub(crate) fn wait_for_others(&mut self, since: Moment) {
         let later = since.after(TTL + TTL / 2);
-        self.wait_for("others get on", |history| {
+        self.wait_for("others acquire locks", |history| {
             let claims = history.claims().iter().rev();
             claims.take_while(|claim| claim.acquired_at > later).count() >= WORKERS
         });
     }
 
-    /// Waits until every worker that runs had what it wants.
+    /// Waits until every worker that runs acquires a lock.
     pub(crate) fn wait_for_everybody(&mut self, since: Moment) {
         let names = self.workers();
-        self.wait_for("everybody gets on", |history| {
+        self.wait_for("every worker acquires a lock", |history| {
             let claims = history.claims().iter().rev();
             let later: Vec<&str> = claims
                 .take_while(|claim| claim.acquired_at > since)
@@ -204,14 +165,14 @@ impl Fixture {
         });
     }
 
-    /// Waits until all that the model is about has happened.
+    /// Waits until every operation of the model has happened.
     pub(crate) fn wait_until_tried(&mut self) {
         let primitive = self.primitive;
         let mut untried = Vec::new();
         self.wait_for("everything was tried", |history| {
             let before = std::mem::replace(&mut untried, primitive.untried(history));
             if before != untried && !untried.is_empty() {
-                say(&format!("  not yet: {untried:?}"));
+                print_line(&format!("  not yet: {untried:?}"));
             }
             untried.is_empty()
         });
@@ -221,9 +182,9 @@ impl Fixture {
         let mut seen = 0;
         let what = format!("{what} (QUORATE_SEED={})", self.seed);
         eventually(&what, PATIENCE, || {
-            self.assert_none_failed();
-            let text = self.lines();
-            // Nothing new is not worth a look.
+            self.contenders.assert_none_ended();
+            let text = self.contenders.recorded();
+            // The history is parsed only if it is longer than before.
             let is_new = std::mem::replace(&mut seen, text.len()) != text.len();
             is_new && is_done(&History::parse(&text))
         });
@@ -236,20 +197,10 @@ impl Fixture {
         });
     }
 
-    /// Lets everybody end by itself, and returns what happened. It keeps the model, and nothing is
-    /// left of it.
+    /// Ends all workers, and returns what happened. It keeps the model, and no key of a lock is
+    /// left.
     pub(crate) fn end(mut self) -> History {
-        fs::write(stop_file(self.folder()), "").expect("the folder is there");
-        for (name, mut child) in std::mem::take(&mut self.running) {
-            let mut ended = None;
-            eventually(&format!("{name} ends"), PATIENCE, || {
-                ended = child.try_wait().expect("the state of a child");
-                ended.is_some()
-            });
-            assert!(ended.is_some_and(|status| status.success()), "{name} has failed: {ended:?}");
-        }
-        let mut history = History::parse(&self.lines());
-        self.deaths.iter().for_each(|(name, at)| history.died(name, *at));
+        let history = self.contenders.end();
         self.assert_kept(&history);
         for (node, server) in self.servers.iter().enumerate() {
             let mut left = Vec::new();
@@ -261,59 +212,23 @@ impl Fixture {
         history
     }
 
-    /// The lines stay for whoever wants to know why it is not so.
+    /// On a violation the history is kept for the reader.
     fn assert_kept(&mut self, history: &History) {
         let found = history.violations(Until::Believed);
         if !found.is_empty() {
             let shown: Vec<String> = found.iter().take(10).map(Violation::to_string).collect();
-            let folder = self.folder.take().expect("it is there until here").keep();
+            let kept = self.contenders.keep_history();
             panic!(
                 "{} with QUORATE_SEED={}: {} violations in {} claims, see {}:\n{}",
                 self.primitive.as_str(),
                 self.seed,
                 found.len(),
                 history.claims().len(),
-                history_file(&folder).display(),
+                kept.display(),
                 shown.join("\n")
             );
         }
     }
-
-    fn folder(&self) -> &Path {
-        self.folder.as_ref().expect("it is there until the end").path()
-    }
-
-    /// A line may be on its way: the last one counts when it is whole.
-    fn lines(&self) -> String {
-        let mut text = fs::read_to_string(history_file(self.folder())).unwrap_or_default();
-        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
-        text
-    }
-
-    fn assert_none_failed(&mut self) {
-        for (name, child) in &mut self.running {
-            let ended = child.try_wait().expect("the state of a child");
-            assert!(ended.is_none(), "{name} has ended: {ended:?}");
-        }
-    }
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        for child in self.running.values_mut() {
-            // It may have ended already, which is as good.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-pub(crate) fn history_file(folder: &Path) -> PathBuf {
-    folder.join("history")
-}
-
-pub(crate) fn stop_file(folder: &Path) -> PathBuf {
-    folder.join("stop")
 }
 
 pub(crate) const NODES: usize = 3;

@@ -1,16 +1,16 @@
-//! Every primitive under faults, judged by its sequential model: mutexes, readers and writers,
+//! Every primitive under faults, checked by its sequential model: mutexes, readers and writers,
 //! entries of identities, sets of names that overlap, and semaphores whose size changes.
 //!
-//! Processes ask, hold and release without end. They are killed and stopped, nodes are killed and
-//! restarted with or without their data, and links are cut, in an order that follows from a seed
-//! (`QUORATE_SEED`). Each fault lasts for longer than a lease, and until others had the lock; after
-//! each round everybody gets it again. What all of them believed is taken down and judged at the
-//! end, by the rules of [`quorate_testkit::history`], and nothing is left on the nodes.
+//! Processes acquire, hold and release again and again. They are killed and stopped, nodes are
+//! killed and restarted with or without their data, and links are cut. The order follows from a
+//! seed (`QUORATE_SEED`). Each fault lasts for longer than a lease, and until other processes
+//! acquired the lock; after each round every process acquires it again. The processes record what
+//! they believe. At the end the record is checked by the rules of [`quorate_testkit::history`], and
+//! the nodes have no key of a lock.
 //!
-//! The program starts itself again as each worker. It has no test harness, so that a worker is a
-//! plain process with one purpose. The name of a primitive as an argument runs that one alone; what
-//! else `cargo test` hands over is understood or ignored. With `QUORATE_FULL=1` each primitive is
-//! tried with nodes that keep their data and with nodes that forget it, until they vote again.
+//! The name of a primitive as an argument runs only that primitive. With `QUORATE_FULL=1` each
+//! primitive is tested with nodes that keep their data and with nodes that lose it, until they vote
+//! again.
 
 mod dice;
 mod fixture;
@@ -19,7 +19,10 @@ mod worker;
 
 use std::{env, process::ExitCode, time::Duration};
 
-use quorate_testkit::history::{Claim, History, How, Moment};
+use quorate_testkit::{
+    history::{Claim, History, How, Moment},
+    processes::{self, print_line},
+};
 
 use self::{
     fixture::{Fixture, Memory, WORKERS},
@@ -28,37 +31,33 @@ use self::{
 };
 
 fn main() -> ExitCode {
-    let args: Vec<String> = env::args().skip(1).collect();
-    let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
-    if let [WORKER, task @ ..] = &*args.iter().map(String::as_str).collect::<Vec<_>>() {
-        return worker::work(&Task::parse(task));
-    }
-    if has("--list") {
-        // Nothing is ignored here, so a list of what is has no lines.
-        if !has("--ignored") {
-            say("primitives: test");
-        }
-        return ExitCode::SUCCESS;
-    }
+    processes::run("primitives", |_, task| worker::work(&Task::parse(task)), run)
+}
+
+fn run(args: &[&str]) {
+    let has = |wanted: &str| args.contains(&wanted);
     let (seed, is_full) = (seed(), env::var_os("QUORATE_FULL").is_some_and(|it| it == "1"));
     let is_named = Primitive::ALL.iter().any(|it| has(it.as_str()));
     for (number, primitive) in (0..).zip(Primitive::ALL) {
         if is_named && !has(primitive.as_str()) {
             continue;
         }
-        // One after the other, so that each run has both.
+        // They alternate, so that each run has both.
         let first = usize::from((seed ^ number) % 2 == 1);
         for memory in Memory::ALL.into_iter().cycle().skip(first).take(1 + usize::from(is_full)) {
             run_case(primitive, memory, seed, is_full);
         }
     }
-    ExitCode::SUCCESS
 }
 
-/// Panics if the model was not kept, if somebody did not get on, or if something is left.
+/// Panics if the model was not kept, if a worker did not acquire anything, or if a key is left.
 fn run_case(primitive: Primitive, memory: Memory, seed: u64, is_full: bool) {
     let began = Moment::now();
-    say(&format!("{}, data is {}: QUORATE_SEED={seed}", primitive.as_str(), memory.as_str()));
+    print_line(&format!(
+        "{}, data is {}: QUORATE_SEED={seed}",
+        primitive.as_str(),
+        memory.as_str()
+    ));
     let mut fixture = Fixture::start(primitive, memory, seed);
     storm::run(&mut fixture, seed, is_full);
     fixture.wait_until_tried();
@@ -68,7 +67,7 @@ fn run_case(primitive: Primitive, memory: Memory, seed: u64, is_full: bool) {
     let (claims, wait) = (report.claims(), report.longest_wait());
     let in_vain: usize = report.shares().values().map(|share| share.in_vain).sum();
     let time = Moment::now().since(began);
-    say(&format!(
+    print_line(&format!(
         "{}: {claims} claims keep the model, {in_vain} requests in vain, longest wait {wait:?}, \
          took {time:?}",
         primitive.as_str(),
@@ -160,24 +159,11 @@ impl Primitive {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "there is no harness that says how it went")]
-pub(crate) fn say(line: &str) {
-    println!("{line}");
-}
+pub(crate) const WORKER: &str = "worker";
 
-#[expect(clippy::print_stderr, reason = "there is no harness that says how it went")]
-pub(crate) fn complain(line: &str) {
-    eprintln!("{line}");
-}
-
-const WORKER: &str = "--worker";
-
-/// At the beginning everybody had what it wants, and in each round so many did twice. Mostly there
-/// are several times as many.
+/// Every worker acquires once at the beginning, and as many acquire twice in each round. Mostly
+/// there are several times as many claims.
 const CLAIMS_MIN: usize = WORKERS * (1 + 2 * ROUNDS);
 
-/// What a dead holder's lock is gone after.
+/// The lock of a killed holder expires after this.
 pub(crate) const TTL: Duration = Duration::from_millis(400);
-
-/// Longer than anything here takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

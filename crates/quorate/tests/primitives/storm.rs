@@ -1,21 +1,21 @@
 //! What goes wrong, and in which order.
 //!
-//! Responsible for faults that leave somebody who can get on: one worker that is killed or stopped,
-//! and with it one node that is away, or the links of one side. Not for what the workers do.
+//! Responsible for faults after which some workers can still acquire locks: one worker is killed or
+//! stopped, and at the same time one node is down, or the links of one side are cut. Not for what
+//! the workers do.
 
-use quorate_testkit::{Fault, history::Moment};
+use quorate_testkit::{Fault, history::Moment, processes::print_line};
 
 use super::{
     dice::Dice,
     fixture::{Fixture, Memory, NODES, SIDES},
-    say,
 };
 
 /// What happens to a process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fate {
     Killed,
-    /// It believes that it still holds, until it looks at its clock.
+    /// It believes that it still holds, until it reads its clock.
     HolderStopped,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn run(fixture: &mut Fixture, seed: u64, is_full: bool) {
         strike(fixture, &mut dice, fate, &blow);
     }
     if is_full {
-        // All of them vote again, and one that was there all the time is away.
+        // All of them vote again, and a node that was never down is killed.
         fixture.wait_until_voting(forgetful);
         strike(fixture, &mut dice, Fate::Killed, &Blow::Node { node: (forgetful + 1) % NODES });
     }
@@ -63,7 +63,8 @@ enum Blow {
     Links { side: usize, nodes: Vec<usize>, fault: Fault },
 }
 
-/// Lets both happen, waits until others got on all the same, mends it, and waits for everybody.
+/// Lets both happen, waits until others acquire locks anyway, ends the fault, and waits for every
+/// worker.
 fn strike(fixture: &mut Fixture, dice: &mut Dice, fate: Fate, blow: &Blow) {
     let victim = match fate {
         Fate::Killed => {
@@ -72,7 +73,7 @@ fn strike(fixture: &mut Fixture, dice: &mut Dice, fate: Fate, blow: &Blow) {
         }
         Fate::HolderStopped => fixture.stop_holder(),
     };
-    say(&format!("  {victim}: {fate:?}, {blow:?}"));
+    print_line(&format!("  {victim}: {fate:?}, {blow:?}"));
     match blow {
         Blow::Node { node } => fixture.server(*node).kill(),
         Blow::Links { side, nodes, fault } => {

@@ -1,11 +1,10 @@
-//! The life of a worker: it asks, holds, takes it down and releases, until it is told to stop.
+//! A worker: it acquires, holds, records and releases, until it must stop.
 //!
 //! Responsible for what a process believes: a claim begins after a lock was acquired, ends before
-//! its release begins, and is never longer than its guard says.
+//! its release begins, and is never longer than the remaining time of its guard.
 
 use std::{
     path::{Path, PathBuf},
-    process::ExitCode,
     time::Duration,
 };
 
@@ -13,15 +12,14 @@ use quorate::{
     Client, Guard, GuardAll, Mutex,
     error::{DowngradeError, LockError, VerifyError},
 };
-use quorate_testkit::history::{Holding, How, Moment, Recorder, Request};
-
-use super::{
-    PATIENCE, Primitive, TTL, complain,
-    dice::Dice,
-    fixture::{Memory, history_file, stop_file},
+use quorate_testkit::{
+    history::{Holding, How, Moment, Recorder, Request},
+    processes::{self, Outcome, PATIENCE},
 };
 
-type Failure = Box<dyn std::error::Error>;
+use super::{Primitive, TTL, dice::Dice, fixture::Memory};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a worker is started with.
 pub(crate) struct Task {
@@ -35,7 +33,7 @@ pub(crate) struct Task {
 
 impl Task {
     pub(crate) fn parse(args: &[&str]) -> Self {
-        let [primitive, memory, seed, name, folder, urls @ ..] = args else {
+        let [name, folder, primitive, memory, seed, urls @ ..] = args else {
             panic!("no task: {args:?}");
         };
         Self {
@@ -49,23 +47,17 @@ impl Task {
     }
 }
 
-pub(crate) fn work(task: &Task) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.expect("a runtime").block_on(take_turns(task)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            complain(&format!("{}: {failure}", task.name));
-            ExitCode::FAILURE
-        }
-    }
+pub(crate) fn work(task: &Task) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(take_turns(task))
 }
 
-async fn take_turns(task: &Task) -> Result<(), Failure> {
+async fn take_turns(task: &Task) -> Outcome {
     let client = task.memory.settings(&task.urls).who(&task.name).build()?;
-    let recorder = Recorder::to_file(history_file(&task.folder));
+    let recorder = processes::recorder(&task.folder);
     let dice = Dice::of(task.seed, &task.name);
     let mut worker = Worker { client, recorder, dice, name: task.name.clone() };
-    while !stop_file(&task.folder).exists() {
+    while !processes::must_stop(&task.folder) {
         match task.primitive {
             Primitive::Mutex => worker.mutex(LOCK).await?,
             Primitive::RwLock => worker.rwlock().await?,
@@ -87,7 +79,7 @@ struct Worker {
 }
 
 impl Worker {
-    async fn mutex(&mut self, name: &str) -> Result<(), Failure> {
+    async fn mutex(&mut self, name: &str) -> Outcome {
         let mutex = self.client.mutex(name);
         if let Some(held) = self.enter(&mutex, name, How::Alone).await? {
             self.hold_and_release(held).await;
@@ -95,7 +87,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn read(&mut self) -> Result<(), Failure> {
+    async fn read(&mut self) -> Outcome {
         let request = self.recorder.ask_as(&self.name, LOCK, How::Reader);
         let guard = self.client.rwlock(LOCK).read_timeout(self.patience()).await;
         if let Some(guard) = unless_in_vain(guard)? {
@@ -104,7 +96,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn rwlock(&mut self) -> Result<(), Failure> {
+    async fn rwlock(&mut self) -> Outcome {
         if self.dice.is_one_in(2) {
             return self.read().await;
         }
@@ -123,7 +115,7 @@ impl Worker {
             self.release(Held { guard, holding }).await;
             return Ok(());
         }
-        // Right before: from now on others may read. But nobody writes until it is done.
+        // The claim ends right before: then others may read, but none writes until it is done.
         holding.released();
         let request = self.recorder.ask_as(&self.name, LOCK, How::Reader);
         match writer.downgrade().await {
@@ -139,7 +131,7 @@ impl Worker {
     }
 
     /// Mostly entries, some of them nested; each is released by itself, in any order.
-    async fn reentrant(&mut self) -> Result<(), Failure> {
+    async fn reentrant(&mut self) -> Outcome {
         match self.dice.below(8) {
             0 => return self.mutex(LOCK).await,
             1 => return self.read().await,
@@ -164,7 +156,7 @@ impl Worker {
     }
 
     /// Pairs and triples of four names, or one of the names alone.
-    async fn sets(&mut self) -> Result<(), Failure> {
+    async fn sets(&mut self) -> Outcome {
         let mut names = ["set-a", "set-b", "set-c", "set-d"];
         self.dice.shuffle(&mut names);
         let size = 1 + self.dice.below(3);
@@ -182,8 +174,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Every turn says another number of permits.
-    async fn semaphore(&mut self) -> Result<(), Failure> {
+    /// Every call names another size.
+    async fn semaphore(&mut self) -> Outcome {
         let of: u32 = self.dice.pick(&[2, 3, 4]);
         let count = self.dice.pick(&[1, 1, 2, 3]).min(of);
         let (semaphore, patience) = (self.client.semaphore(LOCK, of), self.patience());
@@ -224,8 +216,8 @@ impl Worker {
         self.release(held).await;
     }
 
-    /// Something to do that takes a while, so that it can be caught in the act. Now and then it is
-    /// longer than a lease.
+    /// Work that takes a while, so that faults hit holders. Now and then it takes longer than a
+    /// lease.
     async fn hold(&mut self, held: &Held) {
         let until = self.dice.is_one_in(20).then(|| Moment::now().after(TTL + TTL / 2));
         let mut looks = self.dice.below(LOOKS);
@@ -253,7 +245,7 @@ impl Worker {
     }
 }
 
-/// What is held, and where that is taken down.
+/// What is held, and its claim in the history.
 struct Held {
     guard: Guards,
     holding: Holding,
@@ -309,13 +301,13 @@ impl Guards {
 fn extend(holding: &Holding, remaining: impl FnOnce() -> Duration) {
     let now = Moment::now();
     let remaining = remaining();
-    // One that is lost has ended some time before.
+    // A lost lease has ended some time before.
     if !remaining.is_zero() {
         holding.extended(now.after(remaining));
     }
 }
 
-/// Time and nodes may be short while something is wrong, and nothing else may be.
+/// During a fault a call may time out or reach too few nodes. No other failure is expected.
 fn unless_in_vain<T>(got: Result<T, LockError>) -> Result<Option<T>, LockError> {
     match got {
         Ok(got) => Ok(Some(got)),
@@ -326,5 +318,5 @@ fn unless_in_vain<T>(got: Result<T, LockError>) -> Result<Option<T>, LockError> 
 
 const LOCK: &str = "round";
 
-/// How often a holder asks the nodes whether it still has the lock, at the most.
+/// How often a holder asks the nodes whether it still holds the lock, at the most.
 const LOOKS: usize = 12;

@@ -11,7 +11,7 @@ use quorate::{
     memory::MemoryNodes,
 };
 use quorate_core::quorum::majority;
-use quorate_testkit::{Server, eventually, redis::cmd};
+use quorate_testkit::{Server, admit, eventually, redis::cmd};
 
 #[cfg(feature = "local")]
 use crate::local::outside::Folder;
@@ -91,7 +91,9 @@ fn run_on_servers(numbers: &[usize], mode: Mode, body: impl AsyncFn(&Fixture)) {
         let nodes = Nodes::Servers(servers.clone());
         let fixture = Fixture { nodes, count, mode, has_quarantine: count >= 3 };
         run(&fixture, &async |fixture: &Fixture| {
-            fixture.admit().await;
+            if fixture.has_quarantine {
+                admit(fixture.servers(), fixture.builder());
+            }
             body(fixture).await;
         });
         servers.iter().for_each(Server::flush_all);
@@ -130,14 +132,6 @@ impl Fixture {
             || client.node_status().iter().all(|it| it.answer == NodeAnswer::Attached);
         eventually("every node is attached", PATIENCE, is_attached);
         client
-    }
-
-    /// Lets the servers vote at once, where they would have to wait.
-    async fn admit(&self) {
-        if self.has_quarantine {
-            let client = self.builder().build().expect("the settings are valid");
-            client.admit().await.expect("they are new and empty");
-        }
     }
 
     /// The same nodes, empty and without the restart guard: for what happens when it is off.

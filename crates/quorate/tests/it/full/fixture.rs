@@ -7,7 +7,7 @@ use quorate::{
     error::{LockError, NodeAnswer, NodeError, NodeReport},
 };
 use quorate_core::{membership::SESSION_LIFE_MS, quorum::majority};
-use quorate_testkit::{Proxy, Server, eventually, redis::cmd};
+use quorate_testkit::{Proxy, Server, admit, eventually, redis::cmd};
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -31,7 +31,7 @@ pub(super) fn on_every_set(ttl: Duration, body: impl AsyncFn(&Nodes) + Sync) {
         let runtime = runtime.worker_threads(2).enable_all().build().expect("a runtime");
         let nodes = Nodes::start(count, mode, ttl);
         runtime.block_on(async {
-            nodes.admit().await;
+            admit(&nodes.servers, nodes.builder());
             body(&nodes).await;
         });
     };
@@ -50,13 +50,6 @@ impl Nodes {
         let servers = Server::start_many(count);
         let proxies = servers.iter().map(|it| Proxy::start(&it.address())).collect();
         Self { servers, proxies, mode, ttl }
-    }
-
-    async fn admit(&self) {
-        if self.servers.len() >= 3 {
-            let client = self.builder().build().expect("the settings are valid");
-            client.admit().await.expect("they are new and empty");
-        }
     }
 
     pub(super) fn builder(&self) -> ClientBuilder {

@@ -34,7 +34,7 @@ async fn a_node_whose_clock_was_set_forward_does_not_vote_again() {
 /// One holds a lock on two nodes of three. One of those forgets, and at once another client asks,
 /// which was attached to all of them before.
 async fn forget(servers: ServerBuilder, how: impl FnOnce(&[Server])) {
-    let fixture = Fixture::of(servers.start_many(3), MAX_TTL).await;
+    let fixture = Fixture::of(servers.start_many(3), MAX_TTL);
     let (proxy, other) = (Proxy::start(&fixture.servers[0].address()), client(&fixture).await);
     proxy.set(Fault::Refuse);
     let urls = [proxy.url(), fixture.servers[1].url(), fixture.servers[2].url()];
@@ -53,7 +53,7 @@ async fn forget(servers: ServerBuilder, how: impl FnOnce(&[Server])) {
 /// a lease does not count.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_has_another_ones_data_neither_extends_nor_hands_over() {
-    let fixture = Fixture::of(Server::start_many(3), MAX_TTL).await;
+    let fixture = Fixture::of(Server::start_many(3), MAX_TTL);
     let [first, second] = [client(&fixture).await, client(&fixture).await];
     let lease = first.mutex("a").lock().await.expect("they vote").detach().await.unwrap();
     for server in &fixture.servers[..2] {
@@ -71,7 +71,7 @@ async fn a_node_that_has_another_ones_data_neither_extends_nor_hands_over() {
 /// Whoever holds the lock in the default mode gives the node its key back before that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_guard_has_just_ended_is_not_asked_for_a_lock() {
-    let fixture = Fixture::new(3).await;
+    let fixture = Fixture::new(3);
     let client = attached(fixture.settings().classic().vote_timeout(TTL / 2)).await;
     fixture.servers[NODE].restart_empty();
     wait_until(&client, "it recovers", |nodes| {
@@ -87,7 +87,7 @@ async fn a_node_whose_guard_has_just_ended_is_not_asked_for_a_lock() {
 /// A server may forget its scripts at any time: that costs nobody a vote.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_had_by_one_try_although_the_script_was_forgotten() {
-    let fixture = Fixture::of(Server::start_many(3), MAX_TTL).await;
+    let fixture = Fixture::of(Server::start_many(3), MAX_TTL);
     let client = client(&fixture).await;
     for _ in 0..3 {
         for server in &fixture.servers {
@@ -105,7 +105,7 @@ async fn a_lock_is_had_by_one_try_although_the_script_was_forgotten() {
 /// What is stored is what other libraries know, and no script stores it where there is no guard.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_stored_is_the_same_with_and_without_the_guard() {
-    let (fixture, alone) = (Fixture::new(3).await, Server::start());
+    let (fixture, alone) = (Fixture::new(3), Server::start());
     let quarantined = attached(fixture.settings().classic().who("me")).await;
     let settings = fixture.settings_of([alone.url()]).classic().who("me");
     let unprotected = attached(settings).await;

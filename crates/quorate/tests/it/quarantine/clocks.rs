@@ -29,7 +29,7 @@ async fn a_clock_that_is_set_forward() {
 /// The keys of that node live for longer, which delays nobody: the others are a majority. To set it
 /// right is to set it forward.
 async fn a_clock_that_is_set_back_and_forward_again() {
-    let fixture = fixture_with(LONG_TTL).await;
+    let fixture = fixture_with(LONG_TTL);
     let (server, watcher) = (&fixture.servers[NODE], fixture.client("watcher").await);
     let load = fixture.load().await;
     eventually("locks are taken", PATIENCE, || load.claims_since(Moment::from_nanos(0)) >= 50);
@@ -53,7 +53,7 @@ async fn a_clock_that_is_set_back_and_forward_again() {
 
 /// No lock would ever end there.
 async fn a_clock_that_stands_still() {
-    let fixture = fixture_with(LONG_TTL).await;
+    let fixture = fixture_with(LONG_TTL);
     let clock = fixture.servers[NODE].clock();
     clock.stop();
     let client = fixture.settings().connect().await.expect("two of them vote");
@@ -89,11 +89,11 @@ async fn a_clock_that_is_set_forward_during_the_guard() {
 }
 
 async fn new_fixture() -> Fixture {
-    fixture_with(MAX_TTL).await
+    fixture_with(MAX_TTL)
 }
 
-async fn fixture_with(max_ttl: Duration) -> Fixture {
-    Fixture::of(Server::builder().own_clock().start_many(3), max_ttl).await
+fn fixture_with(max_ttl: Duration) -> Fixture {
+    Fixture::of(Server::builder().own_clock().start_many(3), max_ttl)
 }
 
 /// Of locks that nobody loses because the machine is busy.

@@ -11,7 +11,7 @@ use crate::conformance::fixture::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_record_is_named_until_it_is_deleted() {
-    let fixture = Fixture::new(3).await;
+    let fixture = Fixture::new(3);
     let server = &fixture.servers[1];
     let mut connection = server.connection();
     let record: Vec<u8> = cmd("DUMP").arg(RECORD).query(&mut connection).expect("there is one");

@@ -21,7 +21,7 @@ at_once! {
 }
 
 async fn a_durable_node_votes_at_once_and_has_not_forgotten() {
-    let fixture = Fixture::of(always().start_many(3), MAX_TTL).await;
+    let fixture = Fixture::of(always().start_many(3), MAX_TTL);
     let client = durable(&fixture).await;
     let guard = client.mutex("a").lock().await.expect("the nodes vote");
     let fence = guard.fence();
@@ -51,12 +51,12 @@ async fn a_durable_node_votes_at_once_and_has_not_forgotten() {
 
 async fn node_that_writes_every_second_is_quarantined() {
     let servers = always().config("appendfsync", "everysec").start_many(3);
-    let fixture = Fixture::of(servers, MAX_TTL).await;
+    let fixture = Fixture::of(servers, MAX_TTL);
     restart_and_wait(&fixture, &durable(&fixture).await, OTHER).await;
 }
 
 async fn node_not_known_as_durable_is_quarantined() {
-    let fixture = Fixture::of(always().start_many(3), MAX_TTL).await;
+    let fixture = Fixture::of(always().start_many(3), MAX_TTL);
     let before = fixture.client("before").await;
     assert_eq!(field(&fixture.servers[NODE], "durable"), "0", "nobody has looked");
     drop(before);
@@ -71,7 +71,7 @@ async fn node_not_known_as_durable_is_quarantined() {
 }
 
 async fn node_that_is_no_longer_durable_is_quarantined() {
-    let fixture = Fixture::of(always().start_many(3), MAX_TTL).await;
+    let fixture = Fixture::of(always().start_many(3), MAX_TTL);
     let client = durable(&fixture).await;
     let server = &fixture.servers[NODE];
     wait_until(&client, "it says that it is durable", |_| field(server, "durable") == "1");
@@ -85,7 +85,7 @@ async fn node_that_is_no_longer_durable_is_quarantined() {
 
 /// The replica could take its place, and may lack what was written last.
 async fn node_with_a_replica_is_quarantined() {
-    let fixture = Fixture::of(always().start_many(3), MAX_TTL).await;
+    let fixture = Fixture::of(always().start_many(3), MAX_TTL);
     let (server, replica) = (&fixture.servers[NODE], Server::start());
     let mut follow = cmd("REPLICAOF");
     follow.arg("127.0.0.1").arg(server.port());
@@ -98,7 +98,7 @@ async fn node_with_a_replica_is_quarantined() {
 }
 
 async fn one_of_which_nobody_says_so_is_guarded() {
-    let fixture = Fixture::of(always().start_many(3), MAX_TTL).await;
+    let fixture = Fixture::of(always().start_many(3), MAX_TTL);
     let client = fixture.client("client").await;
     restart_and_wait(&fixture, &client, OTHER).await;
 }

@@ -10,7 +10,7 @@ use quorate::{
     Client, ClientBuilder,
     error::{NodeAnswer, NodeError, NodeReport},
 };
-use quorate_testkit::{Server, eventually};
+use quorate_testkit::{Server, admit, eventually};
 use tokio::runtime;
 
 use super::load::{Job, Load};
@@ -24,21 +24,20 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    pub(crate) async fn new(nodes: usize) -> Self {
-        Self::of(Server::start_many(nodes), MAX_TTL).await
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self::of(Server::start_many(nodes), MAX_TTL)
     }
 
     /// Of new and empty servers.
-    pub(crate) async fn of(servers: Vec<Server>, max_ttl: Duration) -> Self {
+    pub(crate) fn of(servers: Vec<Server>, max_ttl: Duration) -> Self {
         let urls = servers.iter().map(Server::url).collect();
-        Self::at(urls, servers, max_ttl).await
+        Self::at(urls, servers, max_ttl)
     }
 
     /// Of new and empty servers at these addresses.
-    pub(crate) async fn at(urls: Vec<String>, servers: Vec<Server>, max_ttl: Duration) -> Self {
+    pub(crate) fn at(urls: Vec<String>, servers: Vec<Server>, max_ttl: Duration) -> Self {
         let fixture = Self { servers, urls, max_ttl };
-        let client = fixture.settings().build().expect("the settings are valid");
-        client.admit().await.expect("they are new and empty");
+        admit(&fixture.servers, fixture.settings());
         fixture
     }
 

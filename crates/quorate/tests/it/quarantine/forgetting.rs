@@ -22,18 +22,18 @@ at_once! {
 }
 
 async fn a_node_that_was_killed_and_has_no_data() {
-    let fixture = Fixture::new(3).await;
+    let fixture = Fixture::new(3);
     let kill = || fixture.servers[NODE].restart_empty();
     forget(&fixture, NEW, &fixture.servers[NODE], kill).await;
 }
 
 async fn a_node_that_was_flushed() {
-    let fixture = Fixture::new(3).await;
+    let fixture = Fixture::new(3);
     forget(&fixture, NEW, &fixture.servers[NODE], || fixture.servers[NODE].flush_all()).await;
 }
 
 async fn a_node_that_was_a_replica_of_another_for_a_while() {
-    let fixture = Fixture::of(copied_at_once().start_many(3), MAX_TTL).await;
+    let fixture = Fixture::of(copied_at_once().start_many(3), MAX_TTL);
     let flip = || copy_by_replication(&fixture.servers[NODE], &fixture.servers[0]);
     forget(&fixture, OTHER, &fixture.servers[NODE], flip).await;
 }
@@ -42,13 +42,13 @@ async fn another_server_at_the_address_of_a_node() {
     let (servers, stranger) = (Server::start_many(3), Server::start());
     let proxy = Proxy::start(&servers[NODE].address());
     let urls = vec![servers[0].url(), proxy.url(), servers[2].url()];
-    let fixture = Fixture::at(urls, servers, MAX_TTL).await;
+    let fixture = Fixture::at(urls, servers, MAX_TTL);
     let id = fixture.servers[NODE].node_id();
     forget_as(&fixture, NEW, (&stranger, id), || proxy.lead_to(&stranger.address())).await;
 }
 
 async fn a_node_with_the_data_of_another_in_its_folder() {
-    let fixture = Fixture::new(3).await;
+    let fixture = Fixture::new(3);
     let copy = || {
         let [source, node, ..] = &fixture.servers[..] else { panic!("three of them") };
         cmd("SAVE").exec(&mut source.connection()).expect("it is saved");
@@ -59,7 +59,7 @@ async fn a_node_with_the_data_of_another_in_its_folder() {
 
 async fn a_node_that_has_its_data_after_a_crash_but_perhaps_not_the_last_of_it() {
     let servers = Server::builder().append_only().config("appendfsync", "everysec").start_many(3);
-    let fixture = Fixture::of(servers, MAX_TTL).await;
+    let fixture = Fixture::of(servers, MAX_TTL);
     forget(&fixture, OTHER, &fixture.servers[NODE], || fixture.servers[NODE].restart()).await;
 }
 

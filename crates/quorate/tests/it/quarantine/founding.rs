@@ -34,7 +34,7 @@ async fn new_servers_vote_when_the_guard_is_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn new_servers_vote_at_once_when_somebody_says_so() {
-    let fixture = Fixture::new(3).await;
+    let fixture = Fixture::new(3);
     let client = fixture.client("alice").await;
     let guard = client.mutex("a").lock().await.expect("the nodes vote");
     assert!(guard.fence().is_some());

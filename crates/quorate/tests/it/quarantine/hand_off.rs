@@ -13,7 +13,7 @@ use crate::conformance::fixture::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_another_node_hands_no_lock_on() {
-    let fixture = Fixture::of(copied_at_once().start_many(3), MAX_TTL).await;
+    let fixture = Fixture::of(copied_at_once().start_many(3), MAX_TTL);
     for round in 0..ROUNDS {
         hand_on_round(&fixture, round).await;
     }

@@ -160,7 +160,7 @@ const ADMISSION: &str = "Lets a new node vote at once";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_only_looks_takes_no_lock_and_follows_what_nodes_are() {
-    let fixture = Fixture::new(3).await;
+    let fixture = Fixture::new(3);
     let client = looking(&fixture.servers);
     wait_until(&client, "all vote", |nodes| nodes.iter().all(is_attached));
     let before = contents(&fixture.servers);
@@ -196,7 +196,7 @@ async fn a_client_that_only_looks_takes_no_lock_and_follows_what_nodes_are() {
 /// In both modes, with the guard and without.
 #[tokio::test(flavor = "multi_thread")]
 async fn looks_write_nothing_whatever_the_settings() {
-    let (fixture, alone) = (Fixture::new(3).await, vec![Server::start()]);
+    let (fixture, alone) = (Fixture::new(3), vec![Server::start()]);
     for servers in [&fixture.servers, &alone] {
         let before = contents(servers);
         let settings = || settings(servers.iter().map(Server::url)).read_only();

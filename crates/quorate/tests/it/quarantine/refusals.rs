@@ -36,7 +36,7 @@ async fn a_server_that_does_not_evict_is_welcome() {
     for (limit, policy) in [("100mb", "noeviction"), ("0", "allkeys-lru")] {
         let builder = Server::builder().config("maxmemory", limit);
         let servers = builder.config("maxmemory-policy", policy).start_many(3);
-        let fixture = Fixture::of(servers, super::fixture::MAX_TTL).await;
+        let fixture = Fixture::of(servers, super::fixture::MAX_TTL);
         let client = fixture.client("client").await;
         let guard = client.mutex("a").lock().await.expect("the nodes vote");
         guard.release().await.expect("it is held");
@@ -46,7 +46,7 @@ async fn a_server_that_does_not_evict_is_welcome() {
 /// One that begins to evict while it is a node loses its vote with the next connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_begins_to_evict() {
-    let fixture = Fixture::new(3).await;
+    let fixture = Fixture::new(3);
     let client = fixture.client("client").await;
     tell(&fixture.servers[2], &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     tell(&fixture.servers[2], &["CONFIG", "SET", "maxmemory", "100mb"]);

@@ -16,7 +16,7 @@ use crate::conformance::fixture::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_guard_a_node_that_forgot_makes_no_second_majority() {
-    let fixture = Fixture::new(5).await;
+    let fixture = Fixture::new(5);
     let cut_off = proxies(&fixture.servers);
     let (first, second) =
         two_clients(&fixture.servers, &cut_off, |urls| fixture.settings_of(urls)).await;

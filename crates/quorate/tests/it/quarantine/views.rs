@@ -13,7 +13,7 @@ use crate::conformance::fixture::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fewer_or_more_nodes() {
-    let (fixture, more) = (Fixture::new(5).await, Server::start_many(2));
+    let (fixture, more) = (Fixture::new(5), Server::start_many(2));
     let urls = || fixture.servers.iter().map(Server::url);
     let all = urls().collect::<Vec<_>>();
     let told = refused(fixture.settings_of(urls().take(3))).await;
@@ -33,7 +33,7 @@ async fn fewer_or_more_nodes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_node_in_the_place_of_one() {
-    let (fixture, other) = (Fixture::new(3).await, Server::start());
+    let (fixture, other) = (Fixture::new(3), Server::start());
     let urls = [fixture.servers[0].url(), fixture.servers[1].url(), other.url()];
     let client = fixture.settings_of(urls).connect().await.expect("two of them are the nodes");
     let told = lasting(&client.node_status(), 2, || client.node_status());
@@ -47,7 +47,7 @@ async fn another_node_in_the_place_of_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_longest_ttl() {
-    let fixture = Fixture::new(3).await;
+    let fixture = Fixture::new(3);
     for ttl in [MAX_TTL * 2, MAX_TTL / 2] {
         let told = refused(fixture.settings().ttl(MAX_TTL / 4).max_ttl(ttl)).await;
         let ours = format!("of 1000 ms, this client has {} ms", ttl.as_millis());
@@ -57,7 +57,7 @@ async fn another_longest_ttl() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_without_the_guard() {
-    let fixture = Fixture::new(3).await;
+    let fixture = Fixture::new(3);
     let told = refused(fixture.settings().quarantine(false)).await;
     let why = "uses quarantine, which is disabled in this client";
     assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
@@ -67,7 +67,7 @@ async fn a_client_without_the_guard() {
 /// It has no session that could be refused: it looks for the record itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_classic_client_without_the_guard() {
-    let fixture = Fixture::new(3).await;
+    let fixture = Fixture::new(3);
     let why = "uses quarantine, which is disabled in this client";
     let told = refused(fixture.settings().classic().quarantine(false)).await;
     assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
@@ -139,7 +139,7 @@ async fn a_classic_client_on_a_node_of_a_cluster() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_of_two_sets() {
-    let (fixture, others) = (Fixture::new(3).await, Fixture::new(3).await);
+    let (fixture, others) = (Fixture::new(3), Fixture::new(3));
     let urls = [&fixture.servers[0], &fixture.servers[1], &others.servers[2]].map(Server::url);
     let client = fixture.settings_of(urls).build().expect("the settings are valid");
     // Which of the two is right is not known to anybody: the first that was heard of is taken.
@@ -156,7 +156,7 @@ async fn nodes_of_two_sets() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_node_by_two_addresses() {
-    let fixture = Fixture::new(3).await;
+    let fixture = Fixture::new(3);
     let proxy = Proxy::start(&fixture.servers[0].address());
     let urls = [fixture.servers[0].url(), fixture.servers[1].url(), proxy.url()];
     let client = fixture.settings_of(urls).build().expect("the settings are valid");
@@ -188,7 +188,7 @@ async fn another_database_of_a_server_by_its_socket() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_of_a_version_to_come() {
-    let fixture = Fixture::new(3).await;
+    let fixture = Fixture::new(3);
     let mut connection = fixture.servers[1].connection();
     cmd("HSET").arg("quorate:node").arg("wire").arg(99).exec(&mut connection).expect("it is set");
     let client = fixture.settings().connect().await.expect("two of them vote");

@@ -1,8 +1,9 @@
 //! Clients whose clock is the runtime's paused clock.
 
-use std::{env, process::Command, time::Duration};
+use std::{env, time::Duration};
 
 use quorate::{Client, error::ConfigError, memory::MemoryNodes};
+use quorate_testkit::processes::this_test;
 
 use super::fixture::{NAME, PausedFixture, TTL, build, pass, settings};
 
@@ -30,8 +31,7 @@ fn time_passes_on_every_paused_runtime_of_a_process() {
     if env::var_os(ALONE).is_none() {
         // Only the first client of a process sets the origin, so this needs one of its own.
         let name = "watchdog::clocks::time_passes_on_every_paused_runtime_of_a_process";
-        let mut alone = Command::new(env::current_exe().unwrap());
-        let ended = alone.args(["--exact", name]).env(ALONE, "yes").output().unwrap();
+        let ended = this_test(name).env(ALONE, "yes").output().unwrap();
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
         return;
     }
