@@ -1,0 +1,7 @@
+//! The Rust snippets of the pages in `docs`, as documentation tests:
+//! `cargo test -p quorate-book --doc`.
+//!
+//! The build script makes a module of each snippet.
+
+#[cfg(doctest)]
+include!(concat!(env!("OUT_DIR"), "/snippets.rs"));
