@@ -1,6 +1,6 @@
 //! Turns each Rust snippet of the pages in `docs` into a documentation test.
 //!
-//! A snippet is the body of an async function in which `client` is a client of memory nodes, so that
+//! A snippet is the body of an async function in which `client` is a client of memory nodes, so
 //! the pages do not repeat this. A snippet with a `main` function is a whole program.
 
 use std::path::{Path, PathBuf};

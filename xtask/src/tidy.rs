@@ -11,6 +11,7 @@ use crate::output::say;
 use crate::process::root;
 use crate::tidy::tree::{Source, Tree};
 
+mod fences;
 mod layers;
 mod limits;
 pub(crate) mod links;
@@ -124,6 +125,7 @@ const RULES: &[Rule] = &[
     Rule::new(Source::is_rust, rust::silenced),
     Rule::new(Source::is_rust, rust::sleeping_tests),
     Rule::new(Source::is_rust, rust::dead_module),
+    Rule::new(Source::is_rust, fences::ignored),
     Rule::new(is_product, words::bare_token),
     Rule::new(is_product, layers::upward_paths),
     Rule::new(is_product, layers::unlisted_modules),
@@ -134,6 +136,7 @@ const RULES: &[Rule] = &[
     Rule::new(is_core_manifest, limits::core_dependencies),
     Rule::new(is_script, prose::script_header),
     Rule::new(is_page, prose::one_title),
+    Rule::new(is_page, fences::languages),
 ];
 
 const LINK_RULES: &[Rule] = &[

@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let client = |who: &str| Client::builder().memory(&nodes).ttl(TTL).who(who).build();
     let (alice, bob) = (client("alice")?, client("bob")?);
 
-    // A paused program does not renew its lease. Without renewal this lease expires in the same way.
+    // A paused program does not renew its lease. Without renewal this one expires in the same way.
     let late = alice.mutex("account:7").no_renew().lock().await?;
     let seen = read(&database, &late)?.ok_or("a later holder was here")?;
     println!("alice reads {seen} and is paused");
