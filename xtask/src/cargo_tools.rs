@@ -9,13 +9,16 @@ use crate::tools;
 
 /// Builds the book from `docs`.
 pub(crate) const MDBOOK: CargoTool =
-    CargoTool { package: "mdbook", version: "0.5.4", features: "search" };
+    CargoTool { package: "mdbook", version: "0.5.4", features: &["--features", "search"] };
+/// Checks the dependencies.
+pub(crate) const CARGO_DENY: CargoTool =
+    CargoTool { package: "cargo-deny", version: "0.20.2", features: &[] };
 
 /// A program that is a package of the registry.
 pub(crate) struct CargoTool {
     package: &'static str,
     version: &'static str,
-    features: &'static str,
+    features: &'static [&'static str],
 }
 
 impl CargoTool {
@@ -27,9 +30,9 @@ impl CargoTool {
         }
         let Self { package, version, features } = self;
         // Without optimisation: the build takes longer than all runs.
-        let args = "install --debug --locked --no-default-features --features";
-        let mut install = cargo(args.split(' '));
-        install.args([features, "--version", version, "--root"]).arg(tools::folder()).arg(package);
+        let mut install = cargo("install --debug --locked --no-default-features".split(' '));
+        install.args(*features).args(["--version", version, "--root"]);
+        install.arg(tools::folder()).arg(package);
         run(&mut install)?;
         say(self.found().map_err(|why| format!("installed {package} {version}, but: {why}"))?);
         Ok(Command::new(self.program()))

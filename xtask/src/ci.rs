@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use crate::api;
+use crate::deny;
 use crate::docs;
 use crate::failure::Failure;
 use crate::output::say;
+use crate::package;
 use crate::process::{cargo, first_line, root, run as run_command, run_within};
 use crate::programs::{self, Program};
 use crate::redis;
@@ -25,6 +27,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
         steps.run("stopped majorities", stopped_majorities)?;
     }
     steps.run("fmt", fmt)?;
+    steps.run("deny", deny::check)?;
+    steps.run("package", package::check)?;
     steps.run("clippy", clippy)?;
     steps.run("api", api::check)?;
     steps.run("default features", default_features)?;

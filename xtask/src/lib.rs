@@ -14,10 +14,12 @@ mod bench;
 mod cargo_tools;
 mod ci;
 mod debian;
+mod deny;
 mod docs;
 mod failure;
 mod help;
 mod output;
+mod package;
 mod process;
 mod programs;
 mod redis;
@@ -82,7 +84,9 @@ const VERBS: &[Verb] = &[
         "every check and every test; --full: more rounds, release build too",
         ci::run,
     ),
+    Verb::new("deny", "", "licences, versions and sources of the dependencies", deny::run),
     Verb::new("docs", "", "the pages in docs as a book, without dead links", docs::run),
+    Verb::new("package", "", "packs the published crates, and builds them from it", package::run),
     Verb::new("test", "[ARG…]", "all tests; the arguments go to cargo test", test::run),
     Verb::new("tidy", "", "the rules of this repository that clippy does not know", tidy::run),
     Verb::new("help", "", "this list", help::run),
@@ -109,7 +113,7 @@ mod tests {
 
     #[test]
     fn an_argument_that_a_verb_does_not_know_is_a_usage_error() {
-        for verb in ["api", "ci", "docs", "tidy", "help"] {
+        for verb in ["api", "ci", "deny", "docs", "package", "tidy", "help"] {
             let failure = dispatch(&[verb.to_owned(), "--frob".to_owned()]).unwrap_err();
             assert_eq!(failure.exit_code(), ExitCode::from(64), "{verb}");
         }

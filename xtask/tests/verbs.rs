@@ -29,12 +29,14 @@ fn ci_runs_every_step_in_order() {
     assert_eq!(seen.code, Some(0), "{}", seen.err);
     let mut steps = seen.steps();
     // These run at the same time.
-    steps[8..13].sort_unstable();
+    steps[10..15].sort_unstable();
     let expected = [
         "redis-server",
         "valkey-server",
         "tools",
         "fmt",
+        "deny",
+        "package",
         "clippy",
         "api",
         "default features",
@@ -49,7 +51,7 @@ fn ci_runs_every_step_in_order() {
         "docs",
     ];
     assert_eq!(steps, expected);
-    assert!(seen.out.ends_with(" s\n") && seen.out.contains("==> ci: 16 steps passed"));
+    assert!(seen.out.ends_with(" s\n") && seen.out.contains("==> ci: 18 steps passed"));
     for call in [
         "cargo fmt --all --check",
         "cargo clippy --locked --workspace --all-targets --all-features -- -D warnings",
@@ -58,6 +60,8 @@ fn ci_runs_every_step_in_order() {
         "program mutants --check docs/robustness.md in ",
         "cargo test --locked --workspace --all-features --doc",
         "cargo doc --locked --workspace --all-features --no-deps --document-private-items",
+        "cargo-deny --locked check licenses bans sources",
+        "cargo package --locked --package quorate-core ",
         "mdbook build ",
     ] {
         assert!(seen.out.contains(&format!("fake {call}")), "{call} in {}", seen.out);
@@ -105,6 +109,7 @@ fn ci_measures_stopped_majorities_first_and_only_if_everything_is_asked_for() {
 fn ci_stops_at_the_first_failure_and_its_last_line_names_the_step() {
     for (command, step) in [
         ("fmt --all", "fmt"),
+        ("package --locked", "package"),
         ("clippy --locked", "clippy"),
         ("rustdoc", "api"),
         ("check --locked --package quorate --examples", "default features"),
@@ -306,6 +311,33 @@ fn docs_installs_the_pinned_program_once_and_builds_the_book() {
     // Another version is replaced.
     fs::write(folder.join("bin/mdbook"), "#!/bin/sh\necho mdbook v0.0.1\n").expect("ours");
     assert!(run().out.contains(install));
+}
+
+#[test]
+fn deny_installs_the_pinned_program_and_checks_advisories_only_with_their_database() {
+    let folder = fresh_folder("tools-for-deny");
+    let home = fresh_folder("home-for-deny");
+    let run = || {
+        let mut command = xtask(&["deny"]);
+        Seen::by(command.env("QUORATE_TOOLS", &folder).env("CARGO_HOME", &home))
+    };
+    let seen = run();
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    let install = "fake cargo install --debug --locked --no-default-features --version ";
+    assert!(seen.out.contains(install), "{}", seen.out);
+    assert!(seen.out.contains("\nadvisories: not checked."), "{}", seen.out);
+    fs::create_dir(home.join("advisory-dbs")).expect("the folder is ours");
+    let seen = run();
+    let call = "\nfake cargo-deny --locked --offline check advisories\n";
+    assert!(seen.out.contains(call), "{}", seen.out);
+}
+
+#[test]
+fn package_packs_what_is_committed() {
+    let seen = Seen::by(&mut xtask(&["package"]));
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    let call = "fake cargo package --locked --package quorate-core ";
+    assert!(seen.out.contains(call) && !seen.out.contains("--allow-dirty"), "{}", seen.out);
 }
 
 #[test]
