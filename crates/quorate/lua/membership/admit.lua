@@ -1,15 +1,15 @@
--- Lets a new node vote at once, if it holds nothing.
+-- Lets a new node vote immediately, if it contains no other key than its record.
 -- KEYS: 1 the node's record
--- ARGV: 1 its mark as it was met, 2 its new mark
--- Replies: 0 it votes; how many keys it has besides the record; -1 the mark is another one, or the
---   node is not new, or has no place among the others
-local mark, doubt, enrolled = unpack(redis.call('HMGET', KEYS[1], 'mark', 'doubt', 'enrolled'))
-if mark ~= ARGV[1] or doubt ~= 'unknown' or enrolled ~= '1' then
+-- ARGV: 1 the mark that the node reported, 2 its new mark
+-- Replies: 0 the node votes; the number of keys besides the record, if there are any; -1 the node
+--   has another mark, or is not new, or has no place in the set
+local mark, reason, enrolled = unpack(redis.call('HMGET', KEYS[1], 'mark', 'doubt', 'enrolled'))
+if mark ~= ARGV[1] or reason ~= 'unknown' or enrolled ~= '1' then
   return -1
 end
 local keys = redis.call('DBSIZE') - 1
 if keys == 0 then
-  -- A script that has written may store also if the server is full.
+  -- After any write, even one that changes nothing, a full server lets the script store.
   redis.call('HDEL', KEYS[1], '')
   redis.call('HSET', KEYS[1], 'mark', ARGV[2], 'doubt', '', 'since', '', 'since_wall', '')
 end

@@ -1,26 +1,27 @@
--- Says what the node is, and doubts it if it may have forgotten locks: a doubted node gives no
--- session until the guard is over.
+-- Reports what the node knows about itself and its set, and puts it into quarantine if it may have
+-- forgotten locks. A node in quarantine gives no session.
 -- KEYS: 1 the node's record
--- ARGV: 1 the version of the record that the client reads, 2 the client's wall clock in
---   milliseconds, 3 what the node's clock showed the client last, or nothing, 4 the most that it
---   can show now, 5 the node's mark if it is to have a new one, 6 its name likewise, 7 how
---   long a session lasts in milliseconds, 8 how long the guard lasts where the node does not know
---   better, 9 whether the client has seen that everything is written to disk at once: 1 or 0, 10
---   whether it only looks, and the node is to stay as it is: 1 or 0
--- Replies: {time in microseconds, 16 digits, mark, name, why it is doubted or nothing, how many
---   milliseconds the guard still lasts, 1 if it has its place among the others else 0, 1 if it
---   writes everything to disk at once else 0, how many keys it has besides the record, for how
---   many milliseconds it goes by no other change, for how many it is not to be asked for locks,
---   and if it knows of a set: its change, origin,
---   nodes, nodes before, newcomer, the longest ttl, the guard in milliseconds}; the version of the
---   record, if the client does not read it; an error DAMAGED, if the record makes no sense
+-- ARGV: 1 the version of the record that the client can read, 2 the client's wall clock in
+--   milliseconds, 3 the node's clock as the client last saw it, or nothing, 4 the most that this
+--   clock should show now, 5 the node's mark if it needs a new one, 6 its name if it needs a new
+--   one, 7 how long a session lasts in milliseconds, 8 the quarantine time if the record has none,
+--   9 1 if the client has just seen that the server writes everything to disk before it answers,
+--   else 0, 10 1 if the node must not store anything, else 0
+-- Replies: {time in microseconds, 16 digits; mark; name; the reason for the quarantine or nothing;
+--   milliseconds of quarantine left; 1 if the node has its place in the set, else 0; 1 if it writes
+--   everything to disk before it answers, else 0; the number of keys besides the record; for how
+--   many milliseconds it accepts no other config; for how many milliseconds clients must not
+--   request locks from it; and if it has a config: its change, origin, nodes, nodes before,
+--   newcomer, max ttl, quarantine time in milliseconds};
+--   or instead of the list, the version of the record, if the client cannot read it; an error
+--   DAMAGED, if the record makes no sense
 local fields = {'wire', 'run', 'mark', 'doubt', 'since', 'since_wall', 'seen', 'seen_wall',
   'enrolled', 'durable', 'guard', 'id', 'doubted', 'changed', 'change', 'recovers'}
 local record = {}
 for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
   record[fields[i]] = value or ''
 end
--- Of a record that somebody has meddled with nothing is believed.
+-- If another program has changed the record, none of it is used.
 local needed = {'wire', 'seen', 'seen_wall', 'doubted', 'enrolled', 'durable', 'since',
   'since_wall'}
 for i, field in ipairs({'guard', 'changed', 'recovers',
@@ -40,79 +41,77 @@ local now = redis.call('TIME')
 local time = now[1] * 1000000 + now[2]
 local ms, wall = math.floor(time / 1000), tonumber(ARGV[2])
 
-local function clock_doubt()
-  -- What a client knew before the last guard says nothing about the time since.
+-- Why the clocks show that the node may have forgotten locks, or nothing.
+local function reason_by_clocks()
+  -- What a client saw before the last quarantine says nothing about the time since.
   if ARGV[3] ~= '' and tonumber(ARGV[3]) >= tonumber(record.doubted) then
     if tonumber(record.seen) < tonumber(ARGV[3]) then
       return 'rolled-back'
     end
-    -- If others were here later than that, it is the client's own clock that stood still.
+    -- If another client was connected later than that, the clock of this client stood still.
     if ms > ARGV[4] + 5000 and tonumber(record.seen) <= ARGV[4] + 5000 then
       return 'clock-stepped'
     end
   end
-  -- All sessions have lapsed: nobody was here, or the clock went on without them. The clients'
-  -- clocks tell which.
+  -- All sessions have expired: either no client was connected, or the node's clock has stepped. The
+  -- clients' clocks show which.
   local gap, wall_gap = ms - record.seen, math.max(wall - record.seen_wall, 0)
   return gap > tonumber(ARGV[7]) and gap > wall_gap + 5000 and 'clock-stepped' or nil
 end
 
-local why
+local reason
 if record.wire == '' then
-  record.id, record.seen, record.seen_wall, why = ARGV[6], ms, wall, 'unknown'
+  record.id, record.seen, record.seen_wall, reason = ARGV[6], ms, wall, 'unknown'
 elseif record.run ~= run then
-  why = 'other-run'
+  reason = 'other-run'
   if record.durable == '1' and ARGV[9] == '1' and record.doubt == '' then
-    -- Nothing was lost, unless the clocks do not agree with that.
-    why, record.mark = clock_doubt(), ARGV[5]
+    -- The restart has lost nothing, unless the clocks disagree.
+    reason, record.mark = reason_by_clocks(), ARGV[5]
   end
 else
-  why = clock_doubt()
+  reason = reason_by_clocks()
 end
-if why == 'other-run' and record.change == '' then
-  -- A name that it has from another, and by which no set knows it, is not its own.
+if reason == 'other-run' and record.change == '' then
+  -- The name came with the data of another node, and no set knows this node by it.
   record.id = ARGV[6]
 end
-if why then
-  record.doubt, record.mark, record.enrolled = why, ARGV[5], '0'
+if reason then
+  record.doubt, record.mark, record.enrolled = reason, ARGV[5], '0'
   record.since, record.since_wall, record.doubted = ms, wall, ms
 end
 local left = 0
 if record.doubt ~= '' then
-  -- A clock that was set back must not keep the node out for as long as that.
+  -- If the node's clock was set back, that must not prolong the quarantine.
   record.since = math.min(tonumber(record.since), ms)
-  -- Nor must a client's that was ahead when the node was doubted.
+  -- The same holds if the clock of the client that began the quarantine was ahead.
   if wall + 5000 < tonumber(record.since_wall) then
     record.since_wall = wall
   end
   local passed = math.min(ms - record.since, math.max(wall - record.since_wall, 0))
-  local guard = record.guard == '' and ARGV[8] or record.guard
-  -- Without its place the guard has not begun.
-  left = record.enrolled == '1' and math.max(guard - passed, 0) or tonumber(guard)
-  if not why and left == 0 and record.enrolled == '1' then
-    -- Holders give it back their keys before others ask for them.
+  local quarantine_ms = record.guard == '' and ARGV[8] or record.guard
+  -- The quarantine time begins only when the node has its place.
+  left = record.enrolled == '1' and math.max(quarantine_ms - passed, 0) or tonumber(quarantine_ms)
+  if not reason and left == 0 and record.enrolled == '1' then
+    -- Holders store their keys again before clients request locks from the node.
     record.doubt, record.mark, record.recovers = '', ARGV[5], ms + ARGV[7]
   end
 end
--- A clock that was set back is believed as well: keys that are stored by it are over at once when
--- it is set right again, and that must be seen.
+-- A clock that was set back is recorded too: keys that are stored by it expire immediately when it
+-- is corrected, and the record must show that.
 if ms >= tonumber(record.seen) or ms + 1000 < tonumber(record.seen) then
   record.seen, record.seen_wall = ms, wall
 end
 record.durable = ARGV[9] == '1' and record.doubt == '' and '1' or '0'
--- The record itself is no key of anybody's.
 local keys = redis.call('DBSIZE') - redis.call('EXISTS', KEYS[1])
 local function digits(number)
   return string.format('%.0f', tonumber(number))
 end
-local function keep()
-  -- A record that is there is kept also if the server is full: a script that has written may store.
+if ARGV[10] ~= '1' then
   if record.wire ~= '' then
+    -- After any write, even one that changes nothing, a full server lets the script store. It
+    -- stores only a record that exists already.
     redis.call('HDEL', KEYS[1], '')
   end
-end
-if ARGV[10] ~= '1' then
-  keep()
   redis.call('HSET', KEYS[1], 'wire', ARGV[1], 'run', run, 'id', record.id, 'mark', record.mark,
   'doubt', record.doubt, 'since', record.doubt == '' and '' or digits(record.since),
   'since_wall', record.doubt == '' and '' or digits(record.since_wall),
@@ -120,21 +119,21 @@ if ARGV[10] ~= '1' then
   'enrolled', record.enrolled, 'durable', record.durable, 'doubted', digits(record.doubted),
   'recovers', record.recovers == '' and '' or digits(record.recovers))
 end
--- Those who go by the list before the last one must be gone.
+-- Until then some clients may still use the config before the last one.
 local changes_in = 0
 if record.changed ~= '' then
   changes_in = math.max(math.min(tonumber(record.changed), ms) + record.guard - ms, 0)
 end
--- A clock that was set back must not make it longer.
+-- If the clock was set back, that must not prolong the recovery.
 local recovers_in = record.recovers == '' and 0 or math.max(record.recovers - ms, 0)
 recovers_in = recovers_in > ARGV[7] + 1000 and 0 or math.min(recovers_in, ARGV[7])
-local told = {string.format('%016.0f', time), record.mark, record.id, record.doubt, left,
+local reply = {string.format('%016.0f', time), record.mark, record.id, record.doubt, left,
   tonumber(record.enrolled), tonumber(record.durable), keys, changes_in, recovers_in}
-local pact = redis.call('HMGET', KEYS[1], 'change', 'origin', 'members', 'before', 'newcomer',
+local config = redis.call('HMGET', KEYS[1], 'change', 'origin', 'members', 'before', 'newcomer',
   'max_ttl', 'guard')
-if pact[1] then
-  for i, value in ipairs(pact) do
-    told[10 + i] = value
+if config[1] then
+  for i, value in ipairs(config) do
+    reply[10 + i] = value
   end
 end
-return told
+return reply

@@ -1,33 +1,34 @@
--- Gives the lock to the owner if nobody has it, or a place in its line. An owner that ends with :s
--- shares the lock with others of its kind.
--- KEYS: 1 the lock, 2 its fence, 3 its line, 4 the client's session
+-- Grants the lock to the owner if it is free, or queues the owner. Owners that end with :s are
+-- readers, and share the lock with each other; the entries of one identity, which end with :r, do
+-- so too.
+-- KEYS: 1 the lock, 2 its fence, 3 its queue, 4 the client's session
 -- ARGV: 1 the owner, 2 the session, 32 digits, 3 the owner's ticket, 16 digits, 4 ttl in
---   milliseconds, 5 whether it waits: 1 or 0, 6 whether it may stand in line already: 1 or 0
--- Replies: granted: its fence, 16 digits; granted, and an earlier ticket waits: {fence};
---   the key is another's, whatever its type: {the node's fence, ms left or -1, how many stand
---   before the owner or -1, 1 if the holder is another library's, else 0};
---   0 the session is not of today; an error OOM, if the server is full and the owner is new: one
---   that neither has the key nor stands in line
--- Tells holders with a later ticket: I, its fence, its owner, and in a last line the lock. Tells
---   those who come in with the owner: G, as release.lua does.
--- Idempotent: a second run finds the owner as holder, or in line.
-local spoken = redis.call('GET', KEYS[4])
-if not spoken or string.sub(spoken, 1, 32) ~= ARGV[2] then
+--   milliseconds, 5 1 if the owner is to be queued, else 0, 6 1 if it may be queued already, else 0
+-- Replies: granted: its fence, 16 digits; granted, and a waiter with an earlier ticket is queued:
+--   {fence}; the key has another value, of any type: {the node's fence, milliseconds left or -1,
+--   the owner's position in the queue or -1, 1 if the holder is another library's, else 0};
+--   0 the session is stale; an error OOM, if the server is full and the owner is new: it neither
+--   holds the lock nor is queued
+-- Pushes: INQUIRED to holders with a later ticket: the letter I, the fence and the owner, and on a
+--   line of its own the lock. GRANTED to waiters that join with the owner; see release.lua.
+-- Idempotent: a second run finds the owner as holder or waiter.
+local session = redis.call('GET', KEYS[4])
+if not session or string.sub(session, 1, 32) ~= ARGV[2] then
   return 0
 end
-local mark = string.sub(ARGV[1], -2)
-local is_alone = mark ~= ':s' and mark ~= ':r'
-local taken = is_alone and redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[4])
-if taken and taken.ok then
+local kind = string.sub(ARGV[1], -2)
+local is_exclusive = kind ~= ':s' and kind ~= ':r'
+local stored_key = is_exclusive and redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[4])
+if stored_key and stored_key.ok then
   local fence = ARGV[3]
-  local stored = redis.call('SET', KEYS[2], fence, 'PX', '86400000', 'GET')
-  local low, high = string.sub(spoken, 33, 48), string.sub(spoken, 49)
-  -- With the time of its grant behind it the stored fence is no smaller: they can be compared.
-  if fence > high or fence < low or stored and stored >= fence then
-    -- The ticket counts for no more than the node's time allows, and the fence must grow.
-    local known = stored and string.match(stored, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)%d*$')
-    local least = known and known + 1 or low
-    fence = string.format('%016.0f', math.max(math.min(fence, high), least))
+  local last = redis.call('SET', KEYS[2], fence, 'PX', '86400000', 'GET')
+  local ticket_min, ticket_max = string.sub(session, 33, 48), string.sub(session, 49)
+  -- As texts, a record with the time of its grant is greater than its fence alone.
+  if fence > ticket_max or fence < ticket_min or last and last >= fence then
+    -- The node's time limits the ticket, and fences must grow.
+    local known = last and string.match(last, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)%d*$')
+    local least = known and known + 1 or ticket_min
+    fence = string.format('%016.0f', math.max(math.min(fence, ticket_max), least))
     redis.call('SET', KEYS[2], fence, 'PX', '86400000')
   end
   if ARGV[6] == '1' then
@@ -36,15 +37,15 @@ if taken and taken.ok then
   return fence
 end
 
--- parts: order, shares, hold, fence, hand_on, full, hear
+-- parts: order, shares, put_share, fence, hand_off, full, acquire_one
 
-if is_alone then
-  note_full(taken)
-  if taken and not is_full(KEYS[4]) then
-    return taken -- another error is no answer, and never a refusal
+if is_exclusive then
+  record_full(stored_key)
+  if stored_key and not is_full(KEYS[4]) then
+    return stored_key -- another error is not a refusal
   end
 end
-return hear(
-  KEYS[4], spoken, KEYS[1], KEYS[2], KEYS[3],
+return acquire_one(
+  KEYS[4], session, KEYS[1], KEYS[2], KEYS[3],
   ARGV[1], ARGV[3], ARGV[4], ARGV[5] == '1', ARGV[6] == '1'
 )

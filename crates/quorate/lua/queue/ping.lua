@@ -1,31 +1,31 @@
--- Goes on with a session.
+-- Keeps a session for longer.
 -- KEYS: 1 the client's session, 2 the node's record
--- ARGV: 1 the session, 32 digits, 2 its life in milliseconds, 3 the node's mark as the client has
---   judged it, or nothing if nodes are not guarded, 4 how far a ticket may lie from the node's
+-- ARGV: 1 the session, 32 digits, 2 how long it lasts in milliseconds, 3 the mark from the
+--   membership handshake, or nothing without quarantine, 4 how far a ticket may be from the node's
 --   time, in microseconds, 5 the client's wall clock in milliseconds
--- Replies: the node's time in microseconds, 16 digits; 0 the session or the mark is not of today;
---   -1 nodes are guarded here
-local spoken = redis.call('GET', KEYS[1])
-if not spoken or string.sub(spoken, 1, 32) ~= ARGV[1] then
+-- Replies: the node's time in microseconds, 16 digits; 0 the session is stale, or the node has
+--   another mark or is in quarantine; -1 the node requires quarantine
+local session = redis.call('GET', KEYS[1])
+if not session or string.sub(session, 1, 32) ~= ARGV[1] then
   return 0
 end
 local fields = redis.call('HMGET', KEYS[2], 'mark', 'doubt', 'seen', 'change')
-local mark, doubt, seen, change = unpack(fields)
+local mark, reason, seen, change = unpack(fields)
 if ARGV[3] == '' then
   if change then
     return -1
   end
-elseif mark ~= ARGV[3] or doubt ~= '' then
+elseif mark ~= ARGV[3] or reason ~= '' then
   return 0
 end
 local now = redis.call('TIME')
 local time = now[1] * 1000000 + now[2]
-local low, high = math.max(time - ARGV[4], 0), time + ARGV[4]
-spoken = ARGV[1] .. string.format('%016.0f%016.0f', low, high)
--- A script that has written may store also if the server is full: a session is small, and without
--- it every lease of the client would run out.
+local ticket_min, ticket_max = math.max(time - ARGV[4], 0), time + ARGV[4]
+session = ARGV[1] .. string.format('%016.0f%016.0f', ticket_min, ticket_max)
+-- After any write, a full server lets the script store. A session is small, and without it all
+-- leases of the client would expire.
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('SET', KEYS[1], spoken, 'PX', ARGV[2])
+redis.call('SET', KEYS[1], session, 'PX', ARGV[2])
 local ms = math.floor(time / 1000)
 if mark and (ms >= tonumber(seen) or ms + 1000 < tonumber(seen)) then
   redis.call('HSET', KEYS[2], 'seen', string.format('%.0f', ms), 'seen_wall', ARGV[5])

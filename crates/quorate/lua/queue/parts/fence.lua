@@ -1,6 +1,6 @@
--- The record of a lock's last grant: its fence, 16 digits, and behind that its time, if an
--- extension has written it; see since.lua. What is something else than digits is another
--- program's, and counts for nothing.
+-- The record of the last grant of a lock: its fence, 16 digits, and if an extension has written it,
+-- the time of the grant; see since.lua. A value of any other form belongs to another program. It
+-- is ignored.
 local NO_FENCE = '0000000000000000'
 
 local function fence_in(record)

@@ -1,20 +1,20 @@
--- A full server (`maxmemory` is reached, and nothing is evicted) lets a script store nothing, until
--- the script has executed a write that needs no memory, even one that changes nothing. From then on
--- it lets the script store anything. What is there already is kept that way. What is new must not
--- be stored behind it, so this is asked before the first write.
+-- A full server (`maxmemory` is reached, and nothing is evicted) rejects every write that needs
+-- memory, until the script has executed one that needs none, even one that changes nothing. From
+-- then on it lets the script store anything. Scripts use this to keep what exists. Nothing new may
+-- be stored this way, so they check whether the server is full before their first write.
 local FULL = redis.error_reply("OOM command not allowed when used memory > 'maxmemory'.")
-local knows_full, was_full = false, false
+local was_checked, was_full = false, false
 
--- Takes in what a command was answered that needs memory, before anything was written.
-local function note_full(answer)
-  local denied = type(answer) == 'table' and answer.err
-  knows_full, was_full = true, denied and string.find(denied, 'OOM ', 1, true) ~= nil or false
+-- Records the reply to a command that needs memory and was sent before the first write.
+local function record_full(reply)
+  local refusal = type(reply) == 'table' and reply.err
+  was_checked, was_full = true, refusal and string.find(refusal, 'OOM ', 1, true) ~= nil or false
 end
 
--- The session is there, so that nothing is stored under its key.
-local function is_full(session)
-  if not knows_full then
-    note_full(redis.pcall('SET', session, '', 'NX'))
+-- The session exists, so this SET stores nothing.
+local function is_full(session_key)
+  if not was_checked then
+    record_full(redis.pcall('SET', session_key, '', 'NX'))
   end
   return was_full
 end

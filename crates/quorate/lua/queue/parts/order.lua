@@ -1,13 +1,14 @@
--- Digits are the same in every language of the server, but other signs are not: by bytes.
+-- Whether one owner is before another in the order of the queue. Owners are compared byte by byte:
+-- the order of texts in Lua depends on the locale of the server, except for digits.
 local function is_before(one, other)
-  local ticket, others = string.sub(one, 4, 19), string.sub(other, 4, 19)
-  if ticket ~= others then
-    return ticket < others
+  local ticket, other_ticket = string.sub(one, 4, 19), string.sub(other, 4, 19)
+  if ticket ~= other_ticket then
+    return ticket < other_ticket
   end
   for i = 20, #one do
-    local byte, others = string.byte(one, i), string.byte(other, i) or -1
-    if byte ~= others then
-      return byte < others
+    local byte, other_byte = string.byte(one, i), string.byte(other, i) or -1
+    if byte ~= other_byte then
+      return byte < other_byte
     end
   end
   return #one < #other

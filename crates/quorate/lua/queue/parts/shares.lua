@@ -1,14 +1,15 @@
--- A lock that is held together is a table: for each owner the fence of its grant, the last
--- millisecond in which that counts, and the one in which it was made, 16 digits each. The key lives
--- for as long as the last of them, or longer until somebody looks.
+-- The key of a lock with several holders is a hash. For each owner it contains a share: the fence
+-- of the grant, the last millisecond in which the grant counts, and the millisecond in which it was
+-- made, 16 digits each. The key exists until its last share has expired, or until a later command
+-- removes the expired shares.
 local function now_ms()
   local now = redis.call('TIME')
   return now[1] * 1000 + math.floor(now[2] / 1000)
 end
 
--- With whom an owner may hold a lock at the same time: readers with readers, and the entries of a
--- reentrant lock with those of their identity. Nothing, if it holds the lock alone. In classic mode
--- an owner can end with anything.
+-- The owners with which an owner can share the lock: readers share with readers, and the entries of
+-- a reentrant lock with entries of the same identity. Nothing for an exclusive owner. In classic
+-- mode an owner can have any ending.
 local function group(owner)
   if string.sub(owner, -2) == ':s' then
     return string.sub(owner, 1, 3) == 'q1:' and ':s' or nil
@@ -20,8 +21,8 @@ local function is_entry(owner)
   return string.sub(owner, -2) == ':r'
 end
 
--- Of which group they are whose table a key that is no text is: other libraries have tables of
--- their own.
+-- The group that holds the lock. Nothing if the key is not a hash of shares: other libraries have
+-- hashes of their own.
 local function group_in(lock)
   if redis.call('TYPE', lock).ok ~= 'hash' then
     return nil

@@ -134,13 +134,13 @@ fn part(name: &str) -> &'static str {
     match name {
         "order" => include_str!("../../../lua/queue/parts/order.lua"),
         "shares" => include_str!("../../../lua/queue/parts/shares.lua"),
-        "hold" => include_str!("../../../lua/queue/parts/hold.lua"),
+        "put_share" => include_str!("../../../lua/queue/parts/put_share.lua"),
         "fence" => include_str!("../../../lua/queue/parts/fence.lua"),
         "since" => include_str!("../../../lua/queue/parts/since.lua"),
-        "hand_on" => include_str!("../../../lua/queue/parts/hand_on.lua"),
+        "hand_off" => include_str!("../../../lua/queue/parts/hand_off.lua"),
         "full" => include_str!("../../../lua/queue/parts/full.lua"),
-        "hear" => include_str!("../../../lua/queue/parts/hear.lua"),
-        "told" => include_str!("../../../lua/queue/parts/told.lua"),
+        "acquire_one" => include_str!("../../../lua/queue/parts/acquire_one.lua"),
+        "holders" => include_str!("../../../lua/queue/parts/holders.lua"),
         other => unreachable!("no script has a part {other}"),
     }
 }

@@ -1,6 +1,6 @@
--- Those who hold a lock together: the first of them, in the order of their tickets, each followed
--- by the milliseconds since it has it, and those that are left.
-local function told(lock, now, most)
+-- The first `most` holders of a shared lock in the order of their tickets. Each owner is followed
+-- by the milliseconds since its grant and the milliseconds left.
+local function list_holders(lock, now, most)
   local all, owners, shares = redis.call('HGETALL', lock), {}, {}
   for i = 1, #all, 2 do
     if is_alive(all[i + 1], now) then
