@@ -1,28 +1,28 @@
-//! The membership commands, and what a node replies.
+//! The membership commands and the replies of a node.
 
 use std::fmt;
 
 use super::{AgreedConfig, Mark, NodeId};
 
-/// What is said to a node about itself and about the set of nodes.
+/// A command about a node itself and the set of nodes.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Command {
-    /// Say what the node is, and begin its quarantine if it may have forgotten locks.
+    /// Report the node's record, and begin its quarantine if it may have forgotten locks.
     Handshake(Handshake),
     /// Give a quarantined node its place in the set.
     Enrol(Enrolment),
-    /// Go by another config, if the node still has this mark.
+    /// Store another config, if the node still has this mark.
     Change {
-        /// The mark that it told.
+        /// The mark that the node reported.
         mark: Mark,
         /// The new config.
         config: AgreedConfig,
         /// Its new mark.
         fresh: Mark,
     },
-    /// Vote at once, if the node is new, empty, and still has this mark.
+    /// Vote immediately, if the node is new and empty and still has this mark.
     Admit {
-        /// The mark that it told.
+        /// The mark that the node reported.
         mark: Mark,
         /// Its new mark.
         fresh: Mark,
@@ -30,28 +30,28 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it leaves the node as it is.
+    /// Whether it changes nothing on the node.
     #[must_use]
     pub const fn is_read_only(&self) -> bool {
         matches!(self, Self::Handshake(Handshake { is_read_only: true, .. }))
     }
 }
 
-/// What a node replies. If it does not have the mark any more it replies
+/// The reply of a node. If it has another mark now, it replies
 /// [`Stale`](crate::command::Reply::Stale) instead.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Reply {
-    /// What the node is.
+    /// The node's report about itself.
     Info(Box<NodeInfo>),
-    /// The node's record has another version, which this client cannot read.
+    /// The node's record has a version that this client cannot read.
     OtherVersion(u32),
     /// The node has its place.
     Enrolled,
-    /// The node goes by the new config.
+    /// The node has the new config.
     Changed,
-    /// The node heard of the last change a short while ago.
+    /// The node has received the last change too recently.
     TooSoon {
-        /// For how many milliseconds it goes by no other config.
+        /// For how many milliseconds it accepts no other config.
         left_ms: u64,
     },
     /// The node votes.
@@ -63,39 +63,39 @@ pub enum Reply {
     },
 }
 
-/// What a client tells a node before it asks for a session.
+/// What a client sends to a node before it attaches.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Handshake {
     /// The client's wall clock, in milliseconds since the epoch.
     pub wall_ms: u64,
-    /// What the client knows of the node's clock, if the node has answered it before.
+    /// What the client knows about the node's clock, if the node has answered it before.
     pub known: Option<Known>,
-    /// The node's mark, if it needs a new one.
+    /// A mark for the node, if it needs a new one.
     pub mark: Mark,
-    /// The node's name, if it has none of its own.
+    /// A name for the node, if it has none of its own.
     pub id: NodeId,
-    /// How long a session lasts: a node that heard of a client since was in use all the time.
+    /// How long a session lasts. A node that was pinged within this time was in use throughout.
     pub lifetime_ms: u64,
-    /// How long the quarantine lasts, unless the node knows better.
+    /// How long the quarantine lasts, unless the node has a config.
     pub quarantine_ms: u64,
-    /// The node stays as it is. If the mark and the name in its reply are the ones offered here,
-    /// the node keeps neither.
+    /// The node stores nothing. If its reply contains the mark or the name offered here, the node
+    /// has not stored them.
     pub is_read_only: bool,
-    /// The client has just seen that the server writes everything to disk at once, and wants that
-    /// to count.
+    /// The client has just seen that the server writes everything to disk before it answers, and
+    /// its settings permit durable nodes.
     pub is_durable: bool,
 }
 
-/// What a client knows of a node's clock.
+/// What a client knows about a node's clock.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Known {
-    /// What it showed when the node last answered.
+    /// The time that it showed when the node last answered.
     pub seen_ms: u64,
-    /// The most that it can show now, by the client's own clock.
+    /// The latest time that it should show now, by the client's own clock.
     pub expected_ms: u64,
 }
 
-/// What a node tells about itself.
+/// The report of a node about itself.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct NodeInfo {
     /// Its time, in microseconds.
@@ -104,26 +104,26 @@ pub struct NodeInfo {
     pub mark: Mark,
     /// Its name.
     pub id: NodeId,
-    /// What it knows of the set of nodes.
+    /// The agreed config that it knows.
     pub config: Option<AgreedConfig>,
-    /// It has had its place in the set for as long as it has been quarantined.
+    /// Whether it has its place in the set. A node in quarantine may have none yet.
     pub is_enrolled: bool,
-    /// Why it does not vote, if so.
+    /// The quarantine, if it is in one.
     pub quarantine: Option<Quarantine>,
-    /// It writes everything to disk at once, and has for as long as it votes.
+    /// Whether it has written everything to disk before it answered since it votes.
     pub is_durable: bool,
-    /// How many keys it has besides the record.
+    /// The number of keys besides the record.
     pub keys: u64,
-    /// For how many milliseconds it goes by no other config; zero if it would.
+    /// For how many milliseconds it accepts no other config; zero if it accepts one now.
     pub changes_in_ms: u64,
-    /// For how many milliseconds clients must not ask it for locks, although it gives sessions: its
-    /// quarantine has just ended, and holders restore their keys first. Otherwise waiters would
-    /// take them, and the holders could not survive the next restart.
+    /// For how many milliseconds clients must not request locks from it, although it gives
+    /// sessions: its quarantine has just ended, and holders store their keys again first. Otherwise
+    /// waiters would acquire them, and the holders would lose their locks at the next restart.
     pub recovers_in_ms: u64,
 }
 
 impl NodeInfo {
-    /// Whether the node is in quarantine and has its place, so that less and less time is left.
+    /// Whether the node is in quarantine and has its place, so that the quarantine time has begun.
     #[must_use]
     pub const fn is_waiting(&self) -> bool {
         self.quarantine.is_some() && self.is_enrolled
@@ -135,14 +135,14 @@ impl NodeInfo {
         self.quarantine.map(|it| it.reason)
     }
 
-    /// Whether its config counts: the node votes, or has its place again.
+    /// Whether its config counts: the node votes or has its place.
     #[must_use]
     pub const fn is_placed(&self) -> bool {
         self.quarantine.is_none() || self.is_enrolled
     }
 }
 
-/// A node does not vote.
+/// The quarantine of a node, which does not vote.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Quarantine {
     /// Why.
@@ -156,20 +156,20 @@ pub struct Quarantine {
 pub enum Reason {
     /// It has no record: it is new, or was flushed, or is another server.
     Unknown,
-    /// The record is another server's, or one of an earlier run.
+    /// The record is of another server or of an earlier run.
     OtherRun,
-    /// The record is older than what the node told before.
+    /// The record is older than an earlier report of the node.
     RolledBack,
-    /// Its clock has gone forward by itself, and keys with it.
+    /// Its clock was set forward, so keys have expired too early.
     ClockStepped,
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 4] =
         [Self::Unknown, Self::OtherRun, Self::RolledBack, Self::ClockStepped];
 
-    /// As it is written in the record.
+    /// The reason as it is stored in the record.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -180,7 +180,7 @@ impl Reason {
         }
     }
 
-    /// Reads what `code` writes.
+    /// Parses the result of `code`.
     #[must_use]
     pub fn parse(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.code() == code)
@@ -192,17 +192,17 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Self::Unknown => "it knows nothing of earlier locks",
             Self::OtherRun => "it was restarted, or has another server's data",
-            Self::RolledBack => "its data is older than what it has told before",
+            Self::RolledBack => "its data is older than what it has reported before",
             Self::ClockStepped => "its clock was set forward",
         })
     }
 }
 
-/// Gives a quarantined node its place in the set. Its quarantine begins then: before, it may not
-/// have been a node of this set at all.
+/// Gives a node in quarantine its place in the set. Its quarantine time begins then: before, it may
+/// not have been a node of this set.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Enrolment {
-    /// The mark that the node told.
+    /// The mark that the node reported.
     pub mark: Mark,
     /// Its name.
     pub id: NodeId,

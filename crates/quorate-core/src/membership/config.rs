@@ -1,10 +1,10 @@
-//! What the nodes of a set and their clients have agreed upon.
+//! The agreed config of a set of nodes.
 
 use std::{fmt, fmt::Write as _, sync::Arc};
 
 use super::NodeId;
 
-/// One node of a set: its name, and the address by which it was first known.
+/// A node of a set: its name, and the address under which it was first known.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Member {
     /// Its name.
@@ -18,7 +18,7 @@ pub struct Member {
 pub struct Members(Arc<[Member]>);
 
 impl Members {
-    /// Puts them in order.
+    /// The members, sorted by name.
     #[must_use]
     pub fn new(members: impl IntoIterator<Item = Member>) -> Self {
         let mut members: Vec<Member> = members.into_iter().collect();
@@ -26,12 +26,12 @@ impl Members {
         Self(members.into())
     }
 
-    /// Each of them.
+    /// Iterates over the members.
     pub fn iter(&self) -> impl Iterator<Item = &Member> {
         self.0.iter()
     }
 
-    /// How many there are.
+    /// The number of members.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -43,25 +43,25 @@ impl Members {
         self.0.is_empty()
     }
 
-    /// Whether the node is one of them.
+    /// Whether the node is a member.
     #[must_use]
     pub fn has(&self, id: NodeId) -> bool {
         self.iter().any(|member| member.id == id)
     }
 
-    /// The one with this address.
+    /// The member with this address.
     #[must_use]
     pub fn at(&self, label: &str) -> Option<&Member> {
         self.iter().find(|member| &*member.label == label)
     }
 
-    /// Whether they are the same nodes, whatever their addresses.
+    /// Whether these are the same nodes, even under other addresses.
     #[must_use]
     pub fn are(&self, others: &Self) -> bool {
         self.iter().map(|it| it.id).eq(others.iter().map(|it| it.id))
     }
 
-    /// One line for each: its name, a blank, its address.
+    /// A line for each member: its name, a space, its address.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();
@@ -72,7 +72,7 @@ impl Members {
         text
     }
 
-    /// Reads what `to_text` writes.
+    /// Parses the result of `to_text`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let member = |line: &str| {
@@ -93,45 +93,46 @@ impl fmt::Display for Members {
     }
 }
 
-/// What the nodes of a set and their clients have agreed upon.
+/// The config that the nodes of a set and their clients have agreed on.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct AgreedConfig {
-    /// Counts the changes of the set, from 1 when it was founded.
+    /// The number of the last change. The foundation of the set has number 1.
     pub change: u64,
-    /// Names the set: what its first nodes are called, taken together.
+    /// Identifies the set: a combination of the names of its first nodes.
     pub origin: NodeId,
     /// The nodes.
     pub members: Members,
-    /// The nodes before the last change, while clients with that list are still let in.
+    /// The nodes before the last change, while clients with that list are still accepted.
     pub before: Option<Members>,
     /// The node that joined with the last change, if one did.
     pub newcomer: Option<NodeId>,
-    /// No lock has a longer ttl.
+    /// The longest ttl of a lock.
     pub max_ttl_ms: u64,
     /// How long a quarantine lasts.
     pub quarantine_ms: u64,
 }
 
 impl AgreedConfig {
-    /// The first one of a set.
+    /// The first config of a set.
     #[must_use]
     pub fn founded_by(members: Members, max_ttl_ms: u64, quarantine_ms: u64) -> Option<Self> {
         if members.is_empty() {
             return None;
         }
-        // All of them have a part in it: two lists that were founded at the same time are two sets,
+        // It depends on all members: two lists that were founded at the same time are two sets,
         // even if they have nodes in common.
         let origin = NodeId(members.iter().fold(0, |name, member| name ^ member.id.0));
         let (before, newcomer) = (None, None);
         Some(Self { change: 1, origin, members, before, newcomer, max_ttl_ms, quarantine_ms })
     }
 
-    /// The lists of nodes that clients may have: this one, and the one before.
+    /// The lists of nodes that clients may have: this one, and the one before while it is accepted.
     pub fn lists(&self) -> impl Iterator<Item = &Members> {
         [Some(&self.members), self.before.as_ref()].into_iter().flatten()
     }
 
-    /// Whether it is the same change to the same nodes: two operators may give one number to two.
+    /// Whether it is the same change to the same nodes. Two operators may give two changes the same
+    /// number.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let terms = |it: &Self| (it.origin, it.change, it.max_ttl_ms, it.quarantine_ms);
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_as_they_are_written() {
+    fn written_lists_are_parsed_back() {
         let id = |bits| NodeId::from_random(bits);
         let member = |bits, label: &str| Member { id: id(bits), label: label.into() };
         let members = Members::new([member(9, "b:1"), member(3, "/a path")]);
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_that_differ_in_one_node_have_different_names() {
+    fn sets_that_differ_in_one_node_have_different_origins() {
         let member = |bits| Member { id: NodeId::from_random(bits), label: "x".into() };
         let origin = |ids: &[u128]| {
             let members = Members::new(ids.iter().copied().map(member));

@@ -1,43 +1,43 @@
-//! Why a node does not vote for a client, however long that waits.
+//! Why a node does not vote for a client, even after its quarantine.
 
 use std::{fmt, sync::Arc};
 
 use super::{Members, WIRE};
 
-/// What a client and the nodes see differently.
+/// What a client and the nodes disagree about.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Disagreement {
-    /// How many nodes there are.
+    /// The number of nodes.
     Count {
-        /// The nodes that were agreed upon.
+        /// The agreed nodes.
         agreed: Members,
-        /// How many the client has.
+        /// The number of the client's nodes.
         ours: usize,
     },
     /// The longest ttl.
     MaxTtl {
-        /// What was agreed upon.
+        /// The agreed one.
         agreed_ms: u64,
-        /// The client's.
+        /// The client's one.
         ours_ms: u64,
     },
-    /// Whether this server is one of the nodes.
+    /// Whether this server is one of the agreed nodes.
     NotMember(Members),
-    /// Which nodes there are: this one was told of others at the same change.
+    /// Which nodes the set has: this node has another list with the same change number.
     OtherList(Members),
-    /// Whether a change of the set was agreed upon: too few nodes have heard of it yet.
+    /// Whether a change of the set is agreed: too few nodes have received it.
     Unsettled {
-        /// How many have.
-        heard: usize,
-        /// How many must.
+        /// The number of nodes that have received it.
+        received: usize,
+        /// The number that is needed.
         needed: usize,
     },
-    /// Which set this is: this node is of another one.
+    /// Which set this is: this node belongs to another one.
     OtherSet,
-    /// Which of the nodes this is: it has the record of another.
+    /// Which node this is: it has the record of another one.
     OtherPlace,
-    /// Whether it is one node or two: another address leads to the same one.
+    /// Whether these are two nodes: the other address leads to the same node.
     SameNode(Arc<str>),
     /// The version of the record.
     Wire(u32),
@@ -61,12 +61,12 @@ impl fmt::Display for Disagreement {
             ),
             Self::OtherList(agreed) => write!(
                 f,
-                "this node was told of {agreed} by a change that the others have not heard of"
+                "this node has received the list {agreed} in a change that the others do not know"
             ),
-            Self::Unsettled { heard, needed } => write!(
+            Self::Unsettled { received, needed } => write!(
                 f,
-                "the set of nodes is being changed: {heard} of the {needed} nodes that are needed \
-                 have heard of it"
+                "the set of nodes is being changed: {received} of the {needed} nodes that are \
+                 needed have received the change"
             ),
             Self::OtherPlace => f.write_str("this node has the record of another one"),
             Self::OtherSet => f.write_str("this node belongs to another set of nodes"),

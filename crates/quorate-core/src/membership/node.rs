@@ -1,4 +1,4 @@
-//! What a node keeps about itself, and when it puts itself into quarantine.
+//! The record of a node about itself, and when the node goes into quarantine.
 
 use super::{
     AgreedConfig, BACK_TOLERANCE_MS, Command, Enrolment, Handshake, Known, Mark, NodeId, NodeInfo,
@@ -10,11 +10,11 @@ use crate::{command::SessionTerms, moment::NodeTime};
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Node {
     record: Option<Record>,
-    /// Which run of which server this is.
+    /// The run of the server.
     run: u64,
 }
 
-/// What a node keeps about itself.
+/// The record of a node about itself.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Record {
     /// The run of the server that wrote it.
@@ -26,17 +26,17 @@ struct Record {
     is_durable: bool,
     /// Why the node is in quarantine, and since when.
     quarantined: Option<(Reason, Instant)>,
-    /// When a client was last here, by the node's clock and by the client's.
+    /// When a client last attached or pinged, by the node's clock and by the client's.
     seen: Instant,
     /// When the config last changed.
     changed_ms: u64,
     /// When the node last went into quarantine, by its own clock.
     quarantined_ms: u64,
-    /// Until when clients must not ask it for locks, by its own clock.
+    /// Until when clients must not request locks from it, by its own clock.
     recovers_until_ms: u64,
 }
 
-/// One instant on two clocks: no single one decides when the quarantine ends.
+/// One instant on two clocks. No single clock decides when the quarantine ends.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Instant {
     node_ms: u64,
@@ -48,7 +48,7 @@ impl Instant {
         Self { node_ms: now.as_millis(), wall_ms }
     }
 
-    /// What is left of the quarantine: as much as the slower clock says.
+    /// The remaining quarantine time, by the slower clock.
     fn left_ms(self, now: Self, quarantine_ms: u64) -> u64 {
         let node_ms = now.node_ms.saturating_sub(self.node_ms);
         let wall_ms = now.wall_ms.saturating_sub(self.wall_ms);
@@ -63,7 +63,7 @@ impl Node {
         Self { record: None, run }
     }
 
-    /// The server is another run from now on: it was restarted, or its data is served by another.
+    /// Begins another run: the server was restarted, or another server serves its data.
     pub const fn set_run(&mut self, run: u64) {
         self.run = run;
     }
@@ -78,15 +78,15 @@ impl Node {
         Self { record: other.record.clone(), run: self.run }
     }
 
-    /// Which set of nodes it belongs to, and whether it votes there, for simulations.
+    /// The origin of its set, and whether it votes there, for simulations.
     #[must_use]
     pub fn origin(&self) -> Option<(NodeId, bool)> {
         let record = self.record.as_ref()?;
         record.config.as_ref().map(|config| (config.origin, record.quarantined.is_none()))
     }
 
-    /// When a client was here last, by what this very run has written itself, for simulations.
-    /// Nobody can tell such a record from one that was never away.
+    /// When a client last attached or pinged, if this run has written the record, for simulations.
+    /// Such a record cannot be distinguished from one that was never away.
     #[must_use]
     pub fn seen_ms(&self) -> Option<u64> {
         let record = self.record.as_ref().filter(|record| record.run == self.run);
@@ -99,8 +99,8 @@ impl Node {
         is_handshake && self.record.is_none()
     }
 
-    /// Runs a command on a node with so many keys. `None`: the mark is not the node's any more, or
-    /// the command does not fit what it is, and nothing was done.
+    /// Executes a command on a node that has this number of keys. `None`: the node has another mark
+    /// or is not in a state for the command, and nothing was done.
     pub(crate) fn apply(&mut self, now: NodeTime, command: &Command, keys: u64) -> Option<Reply> {
         match command {
             Command::Handshake(handshake) => {
@@ -117,22 +117,22 @@ impl Node {
         let run = self.run;
         let before = handshake.is_read_only.then(|| self.record.clone());
         mutate!(WritingInspect => let before = None);
-        // Nothing more can be said of a node that knows nothing.
-        let why = self.record.as_ref().and_then(|record| record.reason(at, run, handshake));
+        // A node without a record is in quarantine for that reason.
+        let reason = self.record.as_ref().and_then(|record| record.reason(at, run, handshake));
         let record = self.record.get_or_insert_with(|| Record::new(run, at, handshake));
-        let is_kept = why == Some(Reason::OtherRun) && record.has_kept_all(handshake);
+        let is_kept = reason == Some(Reason::OtherRun) && record.has_kept_all(handshake);
         record.run = run;
-        // A restart that lost nothing counts only if the clocks agree.
-        let why = if is_kept { record.reason(at, run, handshake) } else { why };
-        mutate!(DurableAnyClock if is_kept => let why = None);
-        match why {
-            Some(why) => {
-                // A name that it has from another, and by which no set knows it, is not its own.
-                if why == Reason::OtherRun && record.config.is_none() {
+        // The restart has lost nothing, unless the clocks disagree.
+        let reason = if is_kept { record.reason(at, run, handshake) } else { reason };
+        mutate!(DurableAnyClock if is_kept => let reason = None);
+        match reason {
+            Some(reason) => {
+                // The name came with the data of another node, and no set knows this node by it.
+                if reason == Reason::OtherRun && record.config.is_none() {
                     record.id = handshake.id;
                 }
                 record.mark = handshake.mark;
-                record.quarantined = Some((why, at));
+                record.quarantined = Some((reason, at));
                 record.quarantined_ms = at.node_ms;
                 record.is_enrolled = false;
             }
@@ -166,7 +166,8 @@ impl Node {
         let began = Instant::new(now, *wall_ms);
         mutate!(QuarantineFromCause => let began = *since);
         *since = began;
-        // It has heard of the change now. Before the first no client goes by another config.
+        // The node has now received this change. Before the first change no client uses another
+        // config.
         if config.change > 1 {
             record.changed_ms = now.as_millis();
         }
@@ -197,7 +198,7 @@ impl Node {
     fn admit(&mut self, mark: Mark, fresh: Mark, keys: u64) -> Option<Reply> {
         mutate!(AdmitAnything => let keys = 0);
         let record = self.marked(mark)?;
-        let is_new = record.quarantined.is_some_and(|(why, _)| why == Reason::Unknown);
+        let is_new = record.quarantined.is_some_and(|(reason, _)| reason == Reason::Unknown);
         mutate!(AdmitAnything => let is_new = true);
         if !is_new || !record.is_enrolled {
             return None;
@@ -214,16 +215,16 @@ impl Node {
         self.record.as_mut().filter(|record| record.mark == mark)
     }
 
-    /// Whether it may have forgotten locks.
+    /// Whether the node is in quarantine.
     pub(crate) fn is_quarantined(&self) -> bool {
         self.record.as_ref().is_some_and(|record| record.quarantined.is_some())
     }
 
-    /// Whether a session may go on with these terms: the client has judged what the node is now.
+    /// Whether a session with these terms may continue: the client knows the node's present mark.
     pub(crate) fn lets_go_on(&self, terms: &SessionTerms) -> bool {
         match (&self.record, terms.mark) {
             (None, None) => true,
-            // A client has looked at it as a node of a set, which it is not yet.
+            // A client with quarantine has contacted the server, but it belongs to no set yet.
             (Some(record), None) => record.config.is_none(),
             (Some(record), Some(mark)) => {
                 mutate!(AnyMark => let mark = record.mark);
@@ -233,7 +234,8 @@ impl Node {
         }
     }
 
-    /// Whether a session may begin. A clock that was set since the handshake would hide behind it.
+    /// Whether a session may begin. Without this check, a step of the clock since the handshake
+    /// would go unnoticed.
     pub(crate) fn lets_begin(&self, now: NodeTime, terms: &SessionTerms) -> bool {
         mutate!(LateSession => return true);
         let seen_ms = self.record.as_ref().map_or(0, |record| record.seen.node_ms);
@@ -241,7 +243,7 @@ impl Node {
         terms.mark.is_none() || !is_late
     }
 
-    /// A client was here.
+    /// Records that a client has attached or pinged.
     pub(crate) fn see(&mut self, now: NodeTime, wall_ms: u64) {
         if let Some(record) = &mut self.record {
             record.see(Instant::new(now, wall_ms));
@@ -266,13 +268,13 @@ impl Record {
         }
     }
 
-    /// Why the node may have forgotten locks since it was last here, if so.
+    /// Why the node may have forgotten locks, if it may.
     fn reason(&self, now: Instant, run: u64, handshake: &Handshake) -> Option<Reason> {
         mutate!(AnyRun => let run = self.run);
         if self.run != run {
             return Some(Reason::OtherRun);
         }
-        // What a client knew before the last quarantine says nothing about the time since.
+        // What a client saw before the last quarantine says nothing about the time since.
         let known = handshake.known.filter(|known| known.seen_ms >= self.quarantined_ms);
         if known.is_some_and(|known| self.is_rolled_back(known)) {
             return Some(Reason::RolledBack);
@@ -280,29 +282,31 @@ impl Record {
         self.has_stepped(now, known, handshake.lifetime_ms).then_some(Reason::ClockStepped)
     }
 
-    /// Whether its data is older than what a client has seen here.
+    /// Whether its data is older than what a client has seen of it.
     fn is_rolled_back(&self, known: Known) -> bool {
         mutate!(NoRollbackCheck => return false);
         self.seen.node_ms < known.seen_ms
     }
 
-    /// Whether its clock went forward by itself.
+    /// Whether its clock was set forward.
     fn has_stepped(&self, now: Instant, known: Option<Known>, lifetime_ms: u64) -> bool {
         mutate!(NoStepCheck => return false);
         let is_beyond = |known: Known| {
             let latest_ms = known.expected_ms.saturating_add(STEP_TOLERANCE_MS);
-            // If others were here later than that, it is the client's own clock that stood still.
+            // If another client was connected later than that, the clock of this client stood
+            // still.
             now.node_ms > latest_ms && self.seen.node_ms <= latest_ms
         };
-        // All sessions have lapsed: no client was here, or the clock went on without them. The
-        // clients' clocks tell which.
+        // All sessions have expired: either no client was connected, or the node's clock has
+        // stepped. The clients' clocks show which.
         let gap_ms = now.node_ms.saturating_sub(self.seen.node_ms);
         let wall_gap_ms = now.wall_ms.saturating_sub(self.seen.wall_ms);
         let is_ahead = gap_ms > wall_gap_ms.saturating_add(WALL_TOLERANCE_MS);
         known.is_some_and(is_beyond) || gap_ms > lifetime_ms && is_ahead
     }
 
-    /// Whether a restart has lost nothing: the node wrote everything to disk before, and does now.
+    /// Whether a restart has lost nothing: the node wrote everything to disk before it answered,
+    /// and still does.
     fn has_kept_all(&self, handshake: &Handshake) -> bool {
         let (was_durable, is_durable) = (self.is_durable, handshake.is_durable);
         mutate!(NewlyDurable => let was_durable = true);
@@ -310,18 +314,19 @@ impl Record {
         was_durable && is_durable && self.may_be_durable()
     }
 
-    /// A node in quarantine has forgotten something before: a restart must not end that.
+    /// A node in quarantine may have forgotten locks already. A restart must not end the
+    /// quarantine.
     fn may_be_durable(&self) -> bool {
         mutate!(DurableInQuarantine => return true);
         self.quarantined.is_none()
     }
 
-    /// The quarantine ends when both clocks say so, if the node has its place in the set.
+    /// Ends the quarantine if its time has passed on both clocks and the node has its place.
     fn end_quarantine(&mut self, now: Instant, handshake: &Handshake) {
         let Some((_, since)) = &mut self.quarantined else { return };
-        // A clock that was set back must not keep the node out for as long as that.
+        // If the node's clock was set back, that must not prolong the quarantine.
         since.node_ms = since.node_ms.min(now.node_ms);
-        // Nor must a client's that was ahead when the quarantine began.
+        // The same holds if the clock of the client that began the quarantine was ahead.
         if now.wall_ms.saturating_add(WALL_TOLERANCE_MS) < since.wall_ms {
             since.wall_ms = now.wall_ms;
         }
@@ -335,8 +340,8 @@ impl Record {
         }
     }
 
-    /// How long holders have to find the node before others ask it for locks: as long as a session
-    /// lasts. A clock that was set back must not make that longer.
+    /// The remaining time in which holders renew their locks on the node before clients request
+    /// locks from it. If the clock was set back, that must not prolong the recovery.
     fn recovers_in_ms(&self, now: Instant, lifetime_ms: u64) -> u64 {
         mutate!(NoRecovery | NoQuarantine => return 0);
         let left_ms = self.recovers_until_ms.saturating_sub(now.node_ms);
@@ -344,8 +349,9 @@ impl Record {
         if is_set_back { 0 } else { left_ms.min(lifetime_ms) }
     }
 
-    /// A clock that was set back is believed as well: keys that are stored by it expire at once
-    /// when it is set right again, and that must be seen.
+    /// Records when a client attached or pinged. A clock that was set back is recorded too: keys
+    /// that are stored by it expire immediately when it is corrected, and the record must show
+    /// that.
     fn see(&mut self, now: Instant) {
         let is_back = now.node_ms.saturating_add(BACK_TOLERANCE_MS) < self.seen.node_ms;
         if now.node_ms >= self.seen.node_ms || is_back {
@@ -353,7 +359,8 @@ impl Record {
         }
     }
 
-    /// How long it goes by no other config: clients with the one before the last must be gone.
+    /// For how long it accepts no other config: no client may use the config before the last one
+    /// any more.
     fn changes_in_ms(&self, now_ms: u64) -> u64 {
         mutate!(HastyChange => return 0);
         let config = self.config.as_ref().filter(|_| self.changed_ms > 0);
@@ -365,7 +372,7 @@ impl Record {
     fn info(&self, now: Instant, time_us: u64, handshake: &Handshake, keys: u64) -> NodeInfo {
         let agreed_ms = self.config.as_ref().map(|config| config.quarantine_ms);
         let quarantine_ms = agreed_ms.unwrap_or(handshake.quarantine_ms);
-        // Without its place the quarantine has not begun.
+        // The quarantine time begins only when the node has its place.
         let left_ms = |since: Instant| match self.is_enrolled {
             true => since.left_ms(now, quarantine_ms),
             false => quarantine_ms,

@@ -1,20 +1,20 @@
-//! From the list of nodes that an operator wants to the next config.
+//! Computes the next config from the list of nodes that an operator requests.
 
 use std::{collections::BTreeSet, error, fmt, sync::Arc};
 
 use super::{AgreedConfig, Member, Members, NodeId, NodeInfo, Reason};
 use crate::quorum::majority;
 
-/// The config that brings the set one step nearer to the wanted list, from what each node of that
-/// list told last. The wanted list is the agreed one with one node more, one node less or one node
-/// exchanged; or the agreed one itself, to no longer let in clients with the list before.
+/// The next config on the way to the wanted list, from the last report of each node of that list.
+/// The wanted list is the agreed one with one node added, removed or replaced; or it is the agreed
+/// one itself, which ends the time in which clients with the earlier list are accepted.
 ///
-/// The step is safe only if the nodes that are counted here are told it as they were: with
-/// [`Command::Change`](super::Command::Change) and the mark that they had.
+/// The step is safe only if the nodes that are counted here have not changed when they receive it:
+/// send them [`Command::Change`](super::Command::Change) with the mark that they reported.
 ///
 /// # Errors
 ///
-/// [`PlanError`], if the list is more than one step away or too few nodes go by the last change.
+/// [`PlanError`], if the list is more than one step away or too few nodes have the last change.
 pub fn plan<'a>(
     wanted: impl IntoIterator<Item = (&'a Arc<str>, Option<&'a NodeInfo>)>,
 ) -> Result<AgreedConfig, PlanError> {
@@ -22,7 +22,7 @@ pub fn plan<'a>(
         wanted.into_iter().map(|(label, info)| Wanted { label, info }).collect();
     let (base, is_split) = base(&wanted)?;
     let kept = wanted.iter().map(|it| it.slot(base)).collect::<Vec<Option<&Member>>>();
-    if let Some(label) = twice(&kept) {
+    if let Some(label) = duplicate(&kept) {
         return Err(PlanError::SameNode(label));
     }
     let added: Vec<&Wanted<'a>> =
@@ -30,7 +30,7 @@ pub fn plan<'a>(
     let is_kept = |member: &&Member| kept.iter().flatten().any(|slot| slot.id == member.id);
     let gone: Vec<&Member> = base.members.iter().filter(|member| !is_kept(member)).collect();
     if !is_split {
-        is_agreed(&wanted, base)?;
+        check_agreed(&wanted, base)?;
     } else if !(added.is_empty() && gone.is_empty()) {
         return Err(PlanError::Split(base.members.clone()));
     }
@@ -47,7 +47,8 @@ pub fn plan<'a>(
     let stay = |member: &Member| gone.iter().all(|other| other.id != member.id);
     let staying = base.members.iter().filter(|member| stay(member)).cloned();
     let next = match (added[..].first(), added.len(), gone.len()) {
-        // Whoever goes by the list that lost is told this one. Nobody can have gone by it.
+        // Nodes with the list that lost receive this one. No client can have used the list that
+        // lost.
         (None, 0, 0) if is_split => Ok(next),
         (None, 0, 0) if base.before.is_some() => Ok(AgreedConfig { before: None, ..next }),
         (None, 0, 0) => Err(PlanError::Settled),
@@ -57,7 +58,7 @@ pub fn plan<'a>(
         }
         (Some(new), 1, gone @ (0 | 1)) => {
             let member = new.fresh()?;
-            // Of a single node none would be left that can say what was before.
+            // If the only node is replaced, no node remembers the earlier list.
             if gone == 1 && base.members.len() == 1 {
                 return Err(PlanError::TooMany { added: 1, removed: 1 });
             }
@@ -67,7 +68,7 @@ pub fn plan<'a>(
         }
         (_, added, removed) => Err(PlanError::TooMany { added, removed }),
     }?;
-    // If some took it at once and the others only later, nobody could go on until then.
+    // If some nodes accepted it now and the others only later, no client could continue until then.
     match wanted.iter().zip(&kept).filter_map(|(it, slot)| slot.and(it.changes_in_ms())).max() {
         Some(left_ms) if left_ms > 0 => Err(PlanError::TooSoon { left_ms }),
         Some(_) | None => Ok(next),
@@ -80,22 +81,22 @@ struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    fn told(&self) -> Option<&'a AgreedConfig> {
+    fn config(&self) -> Option<&'a AgreedConfig> {
         self.info.and_then(|info| info.config.as_ref())
     }
 
-    /// Its place in the set: by its address, or by its name if it is known to have that by right.
+    /// Its place in the set: by its address, or by its name if the name is certain.
     fn slot<'b>(&self, config: &'b AgreedConfig) -> Option<&'b Member> {
         let by_name = || {
-            let is_ours = |told: &AgreedConfig| told.origin == config.origin;
-            let is_known = self.is_sure() && self.told().is_some_and(is_ours);
+            let is_ours = |theirs: &AgreedConfig| theirs.origin == config.origin;
+            let is_known = self.is_sure() && self.config().is_some_and(is_ours);
             let info = self.info.filter(|_| is_known)?;
             config.members.iter().find(|member| member.id == info.id)
         };
         config.members.at(self.label).or_else(by_name)
     }
 
-    /// A server that was never a node of any set.
+    /// The member for a new node. It must never have been a node of any set.
     fn fresh(&self) -> Result<Member, PlanError> {
         let label = self.label.clone();
         let Some(info) = self.info else { return Err(PlanError::Silent(label)) };
@@ -106,13 +107,14 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// It has not forgotten of which set it is: it has its place, or only its clock was set.
+    /// Whether it has not forgotten its config: it votes or has its place, or only its clock was
+    /// set.
     fn is_sure(&self) -> bool {
         let is_sure = |it: &NodeInfo| it.is_placed() || it.reason() == Some(Reason::ClockStepped);
         self.info.is_some_and(is_sure)
     }
 
-    /// For how long it goes by no other list, if it counts.
+    /// For how long it accepts no other config, if it counts.
     fn changes_in_ms(&self) -> Option<u64> {
         self.info.filter(|_| self.is_sure()).map(|info| info.changes_in_ms)
     }
@@ -120,19 +122,19 @@ impl<'a> Wanted<'a> {
     fn has_joined(&self, id: NodeId, config: &AgreedConfig) -> bool {
         self.is_sure()
             && self.info.is_some_and(|info| info.id == id)
-            && self.told().is_some_and(|told| told.is_same(config))
+            && self.config().is_some_and(|theirs| theirs.is_same(config))
     }
 }
 
-/// The latest config that any node knows of, and whether another one has the same number. Then it
-/// is the wanted one, and the other can never be agreed upon.
+/// The latest config that any node reports, and whether another config has the same number. In that
+/// case it is the wanted one, and the other can never be agreed on.
 fn base<'a>(wanted: &[Wanted<'a>]) -> Result<(&'a AgreedConfig, bool), PlanError> {
-    let told = || wanted.iter().filter_map(Wanted::told);
-    let latest = told().max_by_key(|config| config.change).ok_or(PlanError::Unfounded)?;
-    if told().any(|config| config.origin != latest.origin) {
+    let configs = || wanted.iter().filter_map(Wanted::config);
+    let latest = configs().max_by_key(|config| config.change).ok_or(PlanError::Unfounded)?;
+    if configs().any(|config| config.origin != latest.origin) {
         return Err(PlanError::OtherSet);
     }
-    let rivals = || told().filter(|config| config.change == latest.change);
+    let rivals = || configs().filter(|config| config.change == latest.change);
     if rivals().all(|config| config.is_same(latest)) {
         return Ok((latest, false));
     }
@@ -148,19 +150,19 @@ fn base<'a>(wanted: &[Wanted<'a>]) -> Result<(&'a AgreedConfig, bool), PlanError
     }
 }
 
-/// Whether too many nodes go by something else for this config ever to be agreed upon: a node never
-/// goes over to another one of the same number.
+/// Whether too many nodes have another config for this one ever to be agreed on. A node never
+/// accepts another config with the same number.
 fn is_lost(wanted: &[Wanted<'_>], config: &AgreedConfig) -> bool {
     let has_other = |member: &&Member| {
         let slot = |it: &Wanted<'_>| {
             let before = config.before.as_ref().and_then(|before| before.at(it.label));
             it.slot(config).or(before).map(|slot| slot.id)
         };
-        let told = wanted.iter().find(|it| slot(it) == Some(member.id)).and_then(Wanted::told);
-        told.is_some_and(|told| told.change >= config.change && !told.is_same(config))
+        let theirs = wanted.iter().find(|it| slot(it) == Some(member.id)).and_then(Wanted::config);
+        theirs.is_some_and(|theirs| theirs.change >= config.change && !theirs.is_same(config))
     };
     let is_lost = |members: &Members| {
-        // The newcomer needs others before it can go by anything.
+        // The newcomer needs other nodes before it can have a config.
         let old = || members.iter().filter(|member| config.newcomer != Some(member.id));
         let left = old().filter(|member| !has_other(member)).count();
         left < majority(members.len()).min(old().count())
@@ -168,27 +170,27 @@ fn is_lost(wanted: &[Wanted<'_>], config: &AgreedConfig) -> bool {
     config.lists().any(is_lost)
 }
 
-/// A majority of the agreed list, and of the one before if that is still in use, goes by it. Those
-/// do not count that may have forgotten a later one.
-fn is_agreed(wanted: &[Wanted<'_>], config: &AgreedConfig) -> Result<(), PlanError> {
-    let going = |members: &Members| {
+/// Checks that a majority of the agreed list has this config, and of the earlier list too if it is
+/// still accepted. Nodes that may have forgotten a later config do not count.
+fn check_agreed(wanted: &[Wanted<'_>], config: &AgreedConfig) -> Result<(), PlanError> {
+    let count = |members: &Members| {
         let has = |member: &Member| {
             let at = |it: &&Wanted<'_>| it.slot(config).is_some_and(|slot| slot.id == member.id);
             let known = wanted.iter().filter(|it| it.is_sure()).find(at);
-            known.and_then(Wanted::told).is_some_and(|told| told.is_same(config))
+            known.and_then(Wanted::config).is_some_and(|theirs| theirs.is_same(config))
         };
         members.iter().filter(|member| has(member)).count()
     };
     for members in config.lists() {
-        let (going, needed) = (going(members), majority(members.len()));
-        if going < needed {
-            return Err(PlanError::Minority { going, needed, config: Box::new(config.clone()) });
+        let (count, needed) = (count(members), majority(members.len()));
+        if count < needed {
+            return Err(PlanError::Minority { count, needed, config: Box::new(config.clone()) });
         }
     }
     Ok(())
 }
 
-fn twice(slots: &[Option<&Member>]) -> Option<Arc<str>> {
+fn duplicate(slots: &[Option<&Member>]) -> Option<Arc<str>> {
     let mut known = BTreeSet::new();
     slots.iter().flatten().find(|slot| !known.insert(slot.id)).map(|slot| slot.label.clone())
 }
@@ -197,45 +199,45 @@ fn twice(slots: &[Option<&Member>]) -> Option<Arc<str>> {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// No node knows of a set.
+    /// No node belongs to a set.
     Unfounded,
     /// The nodes belong to different sets.
     OtherSet,
-    /// This is what was agreed upon.
+    /// The nodes have agreed on this list already.
     Settled,
-    /// Clients with the list before the last change are still let in: first end that, by wanting
-    /// the list that was agreed upon.
+    /// Clients with the list before the last change are still accepted. Request the agreed list
+    /// first, which ends that.
     Open(Members),
-    /// The node that came with the last change has not joined yet.
+    /// The newcomer of the last change has not joined yet.
     Joining,
-    /// More than one node differs from what was agreed upon, or the only one.
+    /// More than one node differs from the agreed list, or the only node would be replaced.
     TooMany {
-        /// How many are new.
+        /// The number of new nodes.
         added: usize,
-        /// How many are gone.
+        /// The number of nodes that are not wanted any more.
         removed: usize,
     },
-    /// Too few nodes have heard of the last change: those that answer must be told it.
+    /// Too few nodes have received the last change. Send it to the nodes that answer.
     Minority {
-        /// How many go by it.
-        going: usize,
-        /// How many must.
+        /// The number of nodes that have it.
+        count: usize,
+        /// The number that is needed.
         needed: usize,
-        /// What to tell the others.
+        /// The config to send to the other nodes.
         config: Box<AgreedConfig>,
     },
-    /// Two changes were made at once, and neither was agreed upon: one of their lists must be
-    /// wanted, and enough nodes must be info to know that the other is lost.
+    /// Two changes were made at the same time, and neither is agreed on. One of their lists must be
+    /// requested, and enough nodes must answer to show that the other has lost.
     Split(Members),
-    /// The new node was not info.
+    /// The new node does not answer.
     Silent(Arc<str>),
-    /// The new node was a node of this or another set, and must be emptied first.
+    /// The new node has keys or was a node of a set. It must be emptied first.
     NotFresh(Arc<str>),
     /// Two addresses lead to the same node.
     SameNode(Arc<str>),
-    /// The last change was too short a while ago for one of the nodes that answer.
+    /// The last change was too recent for one of the nodes that answer.
     TooSoon {
-        /// For how many milliseconds it does not go by another list.
+        /// For how many milliseconds this node accepts no other config.
         left_ms: u64,
     },
 }
@@ -247,31 +249,31 @@ impl fmt::Display for PlanError {
             Self::OtherSet => f.write_str("the nodes belong to different sets"),
             Self::Settled => f.write_str("the nodes have agreed on this list already"),
             Self::Open(list) => {
-                write!(f, "clients with the list before {list} are still let in: end that first")
+                write!(
+                    f,
+                    "clients with the list before {list} are still accepted: request {list} first"
+                )
             }
-            Self::Joining => f.write_str("the node that was last to come has not joined yet"),
+            Self::Joining => f.write_str("the new node of the last change has not joined yet"),
             Self::TooMany { added, removed } => write!(
                 f,
-                "{added} new and {removed} gone: only one node can be added, removed or replaced \
-                 at a time, and one must stay"
+                "{added} nodes added and {removed} removed: only one node can be added, removed or \
+                 replaced at a time, and one must stay"
             ),
-            Self::Minority { going, needed, .. } => write!(
+            Self::Minority { count, needed, .. } => write!(
                 f,
-                "only {going} of the {needed} nodes that are needed have heard of the last change"
+                "only {count} of the {needed} nodes that are needed have received the last change"
             ),
             Self::Split(list) => {
-                write!(f, "two changes were made at once, one to {list}: choose one of the lists")
+                write!(f, "two changes were made at the same time, one to {list}: request one list")
             }
             Self::Silent(label) => write!(f, "the new node {label} does not answer"),
             Self::NotFresh(label) => {
-                write!(
-                    f,
-                    "the new node {label} holds something, or was a node before: empty it first"
-                )
+                write!(f, "the new node {label} has keys, or was a node before: empty it first")
             }
-            Self::SameNode(label) => write!(f, "another address is the same node as {label}"),
+            Self::SameNode(label) => write!(f, "another address leads to the same node as {label}"),
             Self::TooSoon { left_ms } => {
-                write!(f, "the last change was too short a while ago: wait for {left_ms} ms")
+                write!(f, "the last change was too recent: wait for {left_ms} ms")
             }
         }
     }

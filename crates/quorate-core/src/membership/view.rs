@@ -1,6 +1,6 @@
-//! What a client makes of what its nodes told.
+//! The membership view of a client: what its nodes have reported, and what follows from that.
 
-mod judge;
+mod opinion;
 
 use std::sync::Arc;
 
@@ -10,50 +10,52 @@ use super::{
 };
 use crate::moment::Moment;
 
-/// The nodes of one client, as far as they have told what they are.
+/// The nodes of one client, as far as they have reported about themselves.
 ///
-/// Votes count only if all of them go by the same list: otherwise two majorities need not meet.
+/// Votes count only if all nodes have the same list. Otherwise two majorities need not have a node
+/// in common.
 #[derive(Clone, Debug)]
 pub struct View {
-    seats: Box<[Seat]>,
+    nodes: Box<[NodeView]>,
     max_ttl_ms: u64,
     quarantine_ms: u64,
     config: Option<AgreedConfig>,
-    /// A node that may be believed told it.
+    /// Whether the config comes from a node that votes or has its place.
     is_sure: bool,
-    /// An operator says that the set was not changed by nodes that are not there.
+    /// Whether an operator vouches that nodes which do not answer have not changed the set.
     is_vouched: bool,
-    /// Counts what happens.
+    /// Counts requests and reports.
     moment: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Seat {
+struct NodeView {
     label: Arc<str>,
     info: Option<NodeInfo>,
-    /// It votes, for all we know.
-    is_here: bool,
-    /// When it was first heard with the mark that it has.
+    /// Whether it votes, as far as the client knows.
+    is_voting: bool,
+    /// When it first reported its present mark and config.
     since: u64,
-    /// When it was asked what it has answered last: it had that mark until then, at least.
+    /// When the client sent the last request that it has answered: it had the mark until then, at
+    /// least.
     asked_last: u64,
-    /// When it was last asked.
+    /// When the client sent the last request.
     asked: u64,
-    /// What its clock showed last, in milliseconds, and when it was asked.
+    /// The last time that it reported, in milliseconds, and when the client sent that request.
     clock: Option<(u64, Moment)>,
 }
 
-impl Seat {
-    fn told(&self) -> Option<&AgreedConfig> {
+impl NodeView {
+    fn config(&self) -> Option<&AgreedConfig> {
         self.info.as_ref().and_then(|info| info.config.as_ref())
     }
 
-    fn goes_by(&self, config: &AgreedConfig) -> bool {
-        self.told().is_some_and(|told| told.is_same(config))
+    fn has_config(&self, config: &AgreedConfig) -> bool {
+        self.config().is_some_and(|theirs| theirs.is_same(config))
     }
 
     fn is_new(&self) -> bool {
-        self.info.is_some() && self.told().is_none()
+        self.info.is_some() && self.config().is_none()
     }
 
     fn id(&self) -> Option<NodeId> {
@@ -61,20 +63,20 @@ impl Seat {
     }
 }
 
-/// Whether a node votes, and if not, why, and what to do about it.
+/// Whether a node votes, and if it does not, why, and what to do about it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Opinion {
-    /// It votes, for as long as it has this mark.
+    /// It votes while it has this mark.
     Votes(Mark),
-    /// It does not vote yet.
+    /// It is in quarantine.
     Quarantined(Quarantine),
-    /// It does not vote yet, and must be given its place first. The wall clock is still missing.
+    /// It is in quarantine and must get its place first. The caller fills in the wall clock.
     Enrol(Enrolment),
-    /// It has not heard of the latest change of the set, and must be told.
-    Tell {
+    /// It does not know the last change of the set. Send it the config.
+    Update {
         /// Its mark.
         mark: Mark,
-        /// What to tell it.
+        /// The config.
         config: AgreedConfig,
     },
     /// It does not vote for this client.
@@ -82,7 +84,7 @@ pub enum Opinion {
 }
 
 impl View {
-    /// A client with nodes at these addresses, none of which has told anything.
+    /// A client with nodes at these addresses, none of which has reported yet.
     #[must_use]
     pub fn new(
         labels: impl IntoIterator<Item = Arc<str>>,
@@ -90,87 +92,94 @@ impl View {
         quarantine_ms: u64,
     ) -> Self {
         let (since, asked_last, asked, clock) = (0, 0, 0, None);
-        let seat =
-            |label| Seat { label, info: None, is_here: false, since, asked_last, asked, clock };
-        let seats = labels.into_iter().map(seat).collect();
+        let it = |label| NodeView {
+            label,
+            info: None,
+            is_voting: false,
+            since,
+            asked_last,
+            asked,
+            clock,
+        };
+        let nodes = labels.into_iter().map(it).collect();
         let (config, is_sure, is_vouched, moment) = (None, false, false, 0);
-        Self { seats, max_ttl_ms, quarantine_ms, config, is_sure, is_vouched, moment }
+        Self { nodes, max_ttl_ms, quarantine_ms, config, is_sure, is_vouched, moment }
     }
 
-    /// What the nodes have agreed upon, if any of them has told.
+    /// The agreed config, if any node has reported it.
     #[must_use]
     pub const fn config(&self) -> Option<&AgreedConfig> {
         self.config.as_ref()
     }
 
-    /// What the nodes told before does not count: each that does not vote must tell it again.
+    /// Discards the reports of the nodes that do not vote. They must report again.
     pub fn forget(&mut self) {
-        self.seats.iter_mut().filter(|seat| !seat.is_here).for_each(|seat| seat.info = None);
+        self.nodes.iter_mut().filter(|it| !it.is_voting).for_each(|it| it.info = None);
     }
 
-    /// The same for those that vote.
+    /// Discards the reports of all nodes.
     pub fn forget_all(&mut self) {
-        self.seats.iter_mut().for_each(|seat| seat.is_here = false);
+        self.nodes.iter_mut().for_each(|it| it.is_voting = false);
         self.forget();
     }
 
-    /// Nothing that was told before counts. A handshake that only looks leaves no trace on a node:
-    /// a client that acts needs another one with each of them.
+    /// Discards everything that is known. A read-only handshake stores nothing on a node, so a
+    /// client that writes needs another handshake with each node.
     pub fn start_over(&mut self) {
         self.forget_all();
-        self.seats.iter_mut().for_each(|seat| seat.since = 0);
+        self.nodes.iter_mut().for_each(|it| it.since = 0);
         (self.config, self.is_sure) = (None, false);
     }
 
-    /// The opinion of each node if all of them told again, at one moment, what they told last. An
-    /// operator decides by this before anything is written.
+    /// The opinion of each node if all nodes repeated their last reports at one moment. An operator
+    /// command decides by this before it writes anything.
     #[must_use]
     pub fn outlook(&self, is_vouched: bool) -> Vec<Option<Opinion>> {
         let mut view = Self { is_vouched, ..self.clone() };
-        let mut opinions = vec![None; view.seats.len()];
-        // Only when all have been heard does each know about all others.
+        let mut opinions = vec![None; view.nodes.len()];
+        // In the second pass each opinion takes all other reports into account.
         for node in (0..opinions.len()).chain(0..opinions.len()) {
-            if let Some(info) = view.seats[node].info.clone() {
+            if let Some(info) = view.nodes[node].info.clone() {
                 view.ask(node);
-                opinions[node] = Some(view.hear(node, info).0);
+                opinions[node] = Some(view.record(node, info).0);
             }
         }
         opinions
     }
 
-    /// Whether an operator vouches for the list: that all servers which are not in it, and were
-    /// nodes once, are off for good, and that nodes which do not answer have not agreed on a later
-    /// one. Then each has its place again on that word alone.
+    /// Sets whether an operator vouches for the list: servers that once were nodes and are not in
+    /// the list are off for good, and nodes that do not answer have not agreed on a later list.
+    /// Then a node gets its place again without the confirmation of others.
     pub const fn set_vouched(&mut self, is_vouched: bool) {
         self.is_vouched = is_vouched;
     }
 
-    /// From now on this is what the nodes are to go by: an operator has said so.
+    /// Replaces the config by one that an operator requests. The nodes must receive it.
     pub fn propose(&mut self, config: AgreedConfig) {
-        self.seats.iter_mut().for_each(|seat| seat.is_here = false);
+        self.nodes.iter_mut().for_each(|it| it.is_voting = false);
         self.config = Some(config);
         self.is_sure = true;
     }
 
-    /// What was proposed is not: what the nodes told last counts again.
+    /// Withdraws the proposed config. The latest config that the nodes have reported counts again.
     pub fn retract(&mut self) {
-        let told = self.seats.iter().filter_map(Seat::told);
-        self.config = told.max_by_key(|config| config.change).cloned();
-        self.seats.iter_mut().for_each(|seat| seat.is_here = false);
+        let theirs = self.nodes.iter().filter_map(NodeView::config);
+        self.config = theirs.max_by_key(|config| config.change).cloned();
+        self.nodes.iter_mut().for_each(|it| it.is_voting = false);
     }
 
-    /// What each node told last.
+    /// The last report of each node.
     pub fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, Option<&NodeInfo>)> {
-        self.seats.iter().map(|seat| (&seat.label, seat.info.as_ref()))
+        self.nodes.iter().map(|it| (&it.label, it.info.as_ref()))
     }
 
-    /// Whether the nodes have agreed on the longest ttl that the client has, as far as they told.
+    /// Checks that the nodes which have reported have the same longest ttl as the client.
     ///
     /// # Errors
     ///
-    /// [`Disagreement::MaxTtl`], if one of them has another.
+    /// [`Disagreement::MaxTtl`], if a node has another one.
     pub fn check_terms(&self) -> Result<(), Disagreement> {
-        self.seats.iter().filter_map(Seat::told).try_for_each(|told| self.check_ttl(told))
+        self.nodes.iter().filter_map(NodeView::config).try_for_each(|theirs| self.check_ttl(theirs))
     }
 
     const fn check_ttl(&self, config: &AgreedConfig) -> Result<(), Disagreement> {
@@ -181,113 +190,112 @@ impl View {
         }
     }
 
-    /// The connection to a node is gone; another node may be that server now.
+    /// Records that the connection to a node is lost. Another server may be the node now.
     pub fn leave(&mut self, node: usize) {
-        self.seats[node].is_here = false;
+        self.nodes[node].is_voting = false;
     }
 
-    /// A node is about to be asked what it is, or whether a session goes on. There is one such
-    /// question to a node at a time. What it answers is as old as that.
+    /// Records that the client is about to send a handshake or a ping. There is one such request to
+    /// a node at a time. The reply is at least as recent as this.
     pub fn ask(&mut self, node: usize) {
         self.moment = self.moment.saturating_add(1);
-        self.seats[node].asked = self.moment;
+        self.nodes[node].asked = self.moment;
     }
 
-    /// The node's clock showed `time_us` after it was asked.
-    pub fn know_time(&mut self, node: usize, time_us: u64, asked_at: Moment) {
-        self.seats[node].clock = Some((time_us / 1_000, asked_at));
+    /// Records that the node's clock showed `time_us` after the request.
+    pub fn record_time(&mut self, node: usize, time_us: u64, asked_at: Moment) {
+        self.nodes[node].clock = Some((time_us / 1_000, asked_at));
     }
 
-    /// What the client knows of the node's clock.
+    /// What the client knows about the node's clock.
     #[must_use]
     pub fn known(&self, node: usize, now: Moment) -> Option<Known> {
-        let (seen_ms, asked_at) = self.seats[node].clock?;
+        let (seen_ms, asked_at) = self.nodes[node].clock?;
         let passed = now.saturating_since(asked_at);
-        // Clocks differ in their rates by a hundredth at the most.
+        // The rates of two clocks differ by 1 % at most.
         let passed = passed.saturating_add(passed.checked_div(100).unwrap_or_default());
         let passed_ms = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
         let expected_ms = seen_ms.saturating_add(passed_ms).saturating_add(1);
         Some(Known { seen_ms, expected_ms })
     }
 
-    /// A session goes on: the node is what it was.
-    pub fn hear_again(&mut self, node: usize) {
-        let seat = &mut self.seats[node];
-        seat.asked_last = seat.asked;
+    /// Records that a session continues: the node still has its mark.
+    pub fn record_ping(&mut self, node: usize) {
+        let it = &mut self.nodes[node];
+        it.asked_last = it.asked;
     }
 
-    /// A node has told what it is. Returns whether it votes, and whether what the others were
-    /// judged by has changed: then each of them needs another handshake.
-    pub fn hear(&mut self, node: usize, info: NodeInfo) -> (Opinion, bool) {
-        let is_changed = self.weigh(node, &info);
+    /// Records the report of a node. Returns the opinion of it, and whether the config has changed:
+    /// then every other node needs another handshake.
+    pub fn record(&mut self, node: usize, info: NodeInfo) -> (Opinion, bool) {
+        let is_changed = self.take_config(node, &info);
         if is_changed {
-            self.seats.iter_mut().for_each(|seat| seat.is_here = false);
+            self.nodes.iter_mut().for_each(|it| it.is_voting = false);
         }
         self.moment = self.moment.saturating_add(1);
-        let seat = &mut self.seats[node];
-        // A config can come without a new mark: with a place in the set.
+        let it = &mut self.nodes[node];
+        // A node that gets its place receives a config, but no new mark.
         let is_same = |known: &NodeInfo| (known.mark, &known.config) == (info.mark, &info.config);
-        if !seat.info.as_ref().is_some_and(is_same) {
-            seat.since = self.moment;
+        if !it.info.as_ref().is_some_and(is_same) {
+            it.since = self.moment;
         }
-        seat.asked_last = seat.asked;
-        let info = seat.info.insert(info).clone();
+        it.asked_last = it.asked;
+        let info = it.info.insert(info).clone();
         if self.are_all_new() {
             self.found();
         }
-        let opinion = self.judge(node, &info).unwrap_or_else(Opinion::Differs);
-        self.seats[node].is_here = matches!(opinion, Opinion::Votes(_));
+        let opinion = self.opinion(node, &info).unwrap_or_else(Opinion::Differs);
+        self.nodes[node].is_voting = matches!(opinion, Opinion::Votes(_));
         (opinion, is_changed)
     }
 
-    /// Takes over what a node knows of the set, if that is news. Returns true if another list was
-    /// in force.
-    fn weigh(&mut self, node: usize, info: &NodeInfo) -> bool {
-        let Some(told) = &info.config else { return false };
+    /// Takes over the config of a node if it is later. Returns true if it replaces another one.
+    fn take_config(&mut self, node: usize, info: &NodeInfo) -> bool {
+        let Some(theirs) = &info.config else { return false };
         let is_sure = info.is_placed();
         let is_news = match &self.config {
             None => true,
-            Some(known) if known.origin == told.origin => known.change < told.change,
-            // A set that only we remember is none.
+            Some(known) if known.origin == theirs.origin => known.change < theirs.change,
+            // A set that only this client remembers does not exist any more.
             Some(known) => !self.is_backed(node, known) || is_sure && !self.is_sure,
         };
         self.is_sure |= is_sure;
-        is_news && self.config.replace(told.clone()).is_some()
+        is_news && self.config.replace(theirs.clone()).is_some()
     }
 
-    /// Whether another node belongs to this set, for all we know.
+    /// Whether another node belongs to this set, as far as the client knows.
     fn is_backed(&self, node: usize, config: &AgreedConfig) -> bool {
-        self.others(node).filter_map(Seat::told).any(|told| told.origin == config.origin)
+        self.others(node).filter_map(NodeView::config).any(|theirs| theirs.origin == config.origin)
     }
 
-    /// Whether no node knows of any set, at one moment: what one was before another forgot does not
-    /// count, or two clients found different sets.
+    /// Whether at one moment no node belongs to a set. Reports from different moments do not count:
+    /// two clients could found different sets.
     fn are_all_new(&self) -> bool {
-        let moment = self.seats.iter().map(|seat| seat.since).max().unwrap_or(0);
+        let moment = self.nodes.iter().map(|it| it.since).max().unwrap_or(0);
         let is_alone = |node: usize| self.twin(node).is_none();
-        self.seats.iter().all(|seat| seat.is_new() && seat.asked_last >= moment)
-            && (0..self.seats.len()).all(is_alone)
+        self.nodes.iter().all(|it| it.is_new() && it.asked_last >= moment)
+            && (0..self.nodes.len()).all(is_alone)
     }
 
-    /// Another node that has the same name: one has the data of the other, or they are the same.
-    fn twin(&self, node: usize) -> Option<&Seat> {
-        let id = self.seats[node].id()?;
-        self.others(node).find(|seat| seat.id() == Some(id))
+    /// Another node with the same name: one has the data of the other, or they are the same server.
+    fn twin(&self, node: usize) -> Option<&NodeView> {
+        let id = self.nodes[node].id()?;
+        self.others(node).find(|it| it.id() == Some(id))
     }
 
-    /// All nodes are new, or have forgotten what we remember: they become a set, the same for
-    /// everybody.
+    /// Founds the set when all nodes are new or have forgotten their set. All clients derive the
+    /// same config.
     fn found(&mut self) {
         self.is_sure = false;
-        let member = |seat: &Seat| Some(Member { id: seat.id()?, label: seat.label.clone() });
-        let members = self.seats.iter().map(member).collect::<Option<Vec<_>>>();
+        let member = |it: &NodeView| Some(Member { id: it.id()?, label: it.label.clone() });
+        let members = self.nodes.iter().map(member).collect::<Option<Vec<_>>>();
         self.config = members.and_then(|it| {
             AgreedConfig::founded_by(Members::new(it), self.max_ttl_ms, self.quarantine_ms)
         });
     }
 
-    fn others(&self, node: usize) -> impl Iterator<Item = &Seat> {
-        self.seats.iter().enumerate().filter(move |(number, _)| *number != node).map(|it| it.1)
+    fn others(&self, node: usize) -> impl Iterator<Item = &NodeView> {
+        self.nodes.iter().enumerate().filter(move |(number, _)| *number != node).map(|it| it.1)
     }
 }
 

@@ -91,7 +91,7 @@ fn told(opinion: &Opinion) -> String {
         Opinion::Votes(_) => "it votes".into(),
         Opinion::Quarantined(it) => format!("it waits for {} ms: {}", it.left_ms, it.reason),
         Opinion::Enrol(_) => "it is to be enrolled".into(),
-        Opinion::Tell { .. } => "it is to be told of a change".into(),
+        Opinion::Update { .. } => "it is to be told of a change".into(),
         Opinion::Differs(why) => format!("it differs: {why}"),
     }
 }

@@ -73,11 +73,11 @@ impl Env {
             let met = self.meet(*server);
             let fresh = self.fresh();
             votes[seat] = None;
-            let command = match council.hear(seat, met).0 {
+            let command = match council.record(seat, met).0 {
                 Opinion::Enrol(it) => {
                     membership::Command::Enrol(Enrolment { wall_ms: wall_ms(self.now), ..it })
                 }
-                Opinion::Tell { mark, config } => {
+                Opinion::Update { mark, config } => {
                     membership::Command::Change { mark, config, fresh }
                 }
                 Opinion::Votes(mark) => {

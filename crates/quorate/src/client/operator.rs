@@ -349,7 +349,7 @@ impl fmt::Display for NodesChanged {
 /// Whether an earlier change is under way, of which some nodes are still to be told.
 fn is_to_go_on(shared: &SharedMembership, why: &PlanError) -> bool {
     let is_told =
-        |it: &Option<Opinion>| matches!(it, Some(Opinion::Tell { .. } | Opinion::Enrol(_)));
+        |it: &Option<Opinion>| matches!(it, Some(Opinion::Update { .. } | Opinion::Enrol(_)));
     matches!(why, PlanError::Minority { .. } | PlanError::Joining)
         && shared.lock().view.outlook(false).iter().any(is_told)
 }

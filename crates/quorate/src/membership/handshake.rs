@@ -95,7 +95,7 @@ impl<C: Connection> Attempt<'_, C> {
                 // Whatever the node replies, the next handshake shows what it is.
                 self.connection.send(Command::Enrol(Enrolment { wall_ms, ..enrolment })).await?;
             }
-            Opinion::Tell { mark, config } => {
+            Opinion::Update { mark, config } => {
                 let fresh = settings.nonces.mark()?;
                 let reply = self.connection.send(Command::Change { mark, config, fresh }).await?;
                 if let Some(Reply::TooSoon { left_ms }) = reply {
@@ -135,12 +135,12 @@ fn read_only_report(
         (Opinion::Enrol(_), Some(Quarantine { reason, left_ms })) => {
             Err(quarantined(&format!("{reason}; {TIME_HAS_NOT_BEGUN}"), left_ms))
         }
-        (Opinion::Tell { .. }, Some(quarantine)) => Err(waits(quarantine, info.is_enrolled)),
+        (Opinion::Update { .. }, Some(quarantine)) => Err(waits(quarantine, info.is_enrolled)),
         (Opinion::Quarantined(quarantine), _) => Err(waits(*quarantine, info.is_enrolled)),
-        (Opinion::Tell { .. }, None) if info.changes_in_ms > 0 => {
+        (Opinion::Update { .. }, None) if info.changes_in_ms > 0 => {
             Err(quarantined(CHANGED_LATELY, info.changes_in_ms))
         }
-        (Opinion::Tell { .. } | Opinion::Enrol(_), None) => Ok(Some(IS_BEHIND)),
+        (Opinion::Update { .. } | Opinion::Enrol(_), None) => Ok(Some(IS_BEHIND)),
     }
 }
 

@@ -52,7 +52,7 @@ impl LinkMembership {
     /// The session was renewed, or the node is unchanged.
     pub(crate) fn handle_renewal(&self) {
         if let Some(shared) = &self.shared {
-            shared.lock().view.hear_again(self.node);
+            shared.lock().view.record_ping(self.node);
             self.is_asked.store(false, Ordering::SeqCst);
         }
     }
@@ -60,7 +60,7 @@ impl LinkMembership {
     /// The node's clock showed `time_us` after `asked_at`.
     pub(crate) fn know_time(&self, time_us: u64, asked_at: Moment) {
         if let Some(shared) = &self.shared {
-            shared.lock().view.know_time(self.node, time_us, asked_at);
+            shared.lock().view.record_time(self.node, time_us, asked_at);
         }
     }
 

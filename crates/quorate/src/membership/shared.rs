@@ -90,7 +90,7 @@ impl SharedMembership {
         }
         state.reported_at[node] = now;
         let is_enrolled = info.is_enrolled;
-        let (mut opinion, is_changed) = state.view.hear(node, info);
+        let (mut opinion, is_changed) = state.view.record(node, info);
         if is_read_only {
             // A read-only handshake has no effect. Report what a read-write client would find after
             // it has asked all nodes.
@@ -101,7 +101,7 @@ impl SharedMembership {
         let is_in_need = match &opinion {
             Opinion::Votes(_) => false,
             Opinion::Quarantined(_) => !is_enrolled,
-            Opinion::Enrol(_) | Opinion::Tell { .. } => true,
+            Opinion::Enrol(_) | Opinion::Update { .. } => true,
             Opinion::Differs(differs) => matches!(differs, Disagreement::Unsettled { .. }),
         };
         if is_changed {

@@ -104,9 +104,9 @@ fn a_refused_change_writes_nothing() {
     refused(&[a, b, c], 65, "belongs to a set");
     fixture.say(["nodes", "admit"]).assert_code(0);
     refused(&[a, b, c], 65, "agreed on this list already");
-    refused(&[a, b, c, d, e], 65, "2 new and 0 gone");
+    refused(&[a, b, c, d, e], 65, "2 nodes added and 0 removed");
     store(d, 1);
-    refused(&[a, b, d], 65, "holds something");
+    refused(&[a, b, d], 65, "has keys");
     d.flush_all();
     // Clients with two nodes have the guard off, unless they say otherwise.
     refused(&[a, b], 65, "quarantine is off");

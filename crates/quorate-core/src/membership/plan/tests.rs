@@ -1,4 +1,4 @@
-//! Which changes of a set are planned, and which are refused.
+//! Which changes of a set are planned, and which are rejected.
 
 use super::*;
 use crate::membership::{Mark, Quarantine};
@@ -24,7 +24,7 @@ const fn quarantine(reason: Reason, left_ms: u64) -> Quarantine {
     Quarantine { reason, left_ms }
 }
 
-fn told(node: u8, config: Option<&AgreedConfig>) -> NodeInfo {
+fn report(node: u8, config: Option<&AgreedConfig>) -> NodeInfo {
     NodeInfo {
         time_us: 1,
         mark: Mark::from_random(node.into()),
@@ -39,17 +39,17 @@ fn told(node: u8, config: Option<&AgreedConfig>) -> NodeInfo {
     }
 }
 
-/// The wanted nodes, each with what it told: nothing at all, no config, or one.
+/// Plans for the wanted nodes. Each has not reported, or has reported no config or this one.
 fn planned(wanted: &[(u8, Option<Option<&AgreedConfig>>)]) -> Result<AgreedConfig, PlanError> {
     let nodes: Vec<(Arc<str>, Option<NodeInfo>)> = wanted
         .iter()
-        .map(|(node, info)| (label(*node), info.map(|config| told(*node, config))))
+        .map(|(node, info)| (label(*node), info.map(|config| report(*node, config))))
         .collect();
     plan(nodes.iter().map(|(label, info)| (label, info.as_ref())))
 }
 
 #[test]
-fn one_step_at_a_time() {
+fn lists_one_step_away_are_planned() {
     let one = config(1, &[0, 1, 2]);
     let by = Some(Some(&one));
     let fresh = Some(None);
@@ -70,7 +70,7 @@ fn one_step_at_a_time() {
 }
 
 #[test]
-fn a_change_is_ended_before_the_next() {
+fn a_change_must_be_completed_before_the_next() {
     let before = Some(members(&[0, 1, 2]));
     let open = AgreedConfig { before, newcomer: Some(id(3)), ..config(2, &[0, 1, 2, 3]) };
     let by = Some(Some(&open));
@@ -89,27 +89,27 @@ fn a_change_is_ended_before_the_next() {
     let ended = planned(&[(0, by), (1, by), (2, by), (3, Some(None))]).unwrap();
     assert_eq!(ended, AgreedConfig { before: None, change: 3, ..open.clone() });
     let ended = planned(&[(0, by), (1, by), (2, None), (3, None)]);
-    assert!(matches!(ended, Err(PlanError::Minority { going: 2, needed: 3, .. })), "{ended:?}");
+    assert!(matches!(ended, Err(PlanError::Minority { count: 2, needed: 3, .. })), "{ended:?}");
 }
 
 #[test]
-fn a_majority_must_have_heard_of_the_last_change() {
+fn a_majority_must_have_the_last_change() {
     let (one, two) = (config(1, &[0, 1, 2]), config(2, &[0, 1, 3]));
     let (old, new) = (Some(Some(&one)), Some(Some(&two)));
     let next = planned(&[(0, new), (4, Some(None)), (3, None)]);
-    assert!(matches!(next, Err(PlanError::Minority { going: 1, needed: 2, .. })), "{next:?}");
+    assert!(matches!(next, Err(PlanError::Minority { count: 1, needed: 2, .. })), "{next:?}");
     let next = planned(&[(0, new), (1, old), (4, Some(None))]);
     let Err(PlanError::Minority { config, .. }) = next else { panic!("{next:?}") };
-    assert_eq!(*config, two, "node 1 is to be told it");
+    assert_eq!(*config, two, "node 1 must receive it");
 }
 
 #[test]
-fn nothing_is_planned_before_every_node_that_counts_would_take_it() {
+fn nothing_is_planned_until_every_node_that_counts_accepts_a_change() {
     let one = config(1, &[0, 1, 2]);
-    let waits = |node: u8, changes_in_ms| NodeInfo { changes_in_ms, ..told(node, Some(&one)) };
+    let waits = |node: u8, changes_in_ms| NodeInfo { changes_in_ms, ..report(node, Some(&one)) };
     let planned = |third: NodeInfo| {
         let nodes = [(label(0), waits(0, 0)), (label(1), waits(1, 0)), (label(2), third)];
-        let fresh = [(label(3), told(3, None))];
+        let fresh = [(label(3), report(3, None))];
         plan(nodes.iter().chain(&fresh).map(|(label, info)| (label, Some(info))))
     };
     assert!(planned(waits(2, 0)).is_ok());
@@ -122,16 +122,16 @@ fn nothing_is_planned_before_every_node_that_counts_would_take_it() {
     assert!(planned(forgetful.clone()).is_ok(), "it does not count");
     let enrolled = NodeInfo { is_enrolled: true, ..forgetful };
     assert_eq!(planned(enrolled), Err(PlanError::TooSoon { left_ms: 1 }));
-    // The longest one counts, and the one that is to go does not.
+    // The longest time counts. A node that is to be removed does not count.
     let nodes = [(label(0), waits(0, 7)), (label(1), waits(1, 9))];
     let shrunk = plan(nodes.iter().map(|(label, info)| (label, Some(info))));
     assert_eq!(shrunk, Err(PlanError::TooSoon { left_ms: 9 }));
-    // Whoever has missed the last change is told that first, however soon.
+    // A node that missed the last change receives that first, however recent the change is.
     let two = config(2, &[0, 1, 3]);
     let nodes = [
-        (label(0), NodeInfo { changes_in_ms: 5, ..told(0, Some(&two)) }),
+        (label(0), NodeInfo { changes_in_ms: 5, ..report(0, Some(&two)) }),
         (label(1), waits(1, 0)),
-        (label(3), told(3, None)),
+        (label(3), report(3, None)),
     ];
     let next = plan(nodes.iter().map(|(label, info)| (label, Some(info))));
     assert!(matches!(next, Err(PlanError::Minority { .. })), "{next:?}");
@@ -145,10 +145,10 @@ fn a_new_node_must_be_new() {
     assert_eq!(planned(&[(0, by), (1, by), (3, None)]), Err(silent));
     let used = planned(&[(0, by), (1, by), (3, by)]);
     assert_eq!(used, Err(PlanError::NotFresh(label(3))));
-    let holding = NodeInfo { keys: 1, ..told(3, None) };
-    let known = NodeInfo { quarantine: Some(quarantine(Reason::OtherRun, 1)), ..told(3, None) };
+    let holding = NodeInfo { keys: 1, ..report(3, None) };
+    let known = NodeInfo { quarantine: Some(quarantine(Reason::OtherRun, 1)), ..report(3, None) };
     for third in [holding, known] {
-        let nodes = [(label(0), told(0, Some(&one))), (label(1), told(1, Some(&one)))];
+        let nodes = [(label(0), report(0, Some(&one))), (label(1), report(1, Some(&one)))];
         let wanted = nodes.into_iter().chain([(label(3), third)]).collect::<Vec<_>>();
         let refused = plan(wanted.iter().map(|(label, info)| (label, Some(info))));
         assert_eq!(refused, Err(PlanError::NotFresh(label(3))));
@@ -159,13 +159,13 @@ fn a_new_node_must_be_new() {
     let none_stays = planned(&[(3, Some(None))]);
     assert_eq!(none_stays, Err(PlanError::Unfounded));
     assert!(planned(&[(0, by), (3, Some(None))]).is_ok());
-    let twice = [(label(0), told(0, Some(&one))), (label(9), told(0, Some(&one)))];
+    let twice = [(label(0), report(0, Some(&one))), (label(9), report(0, Some(&one)))];
     let twice = plan(twice.iter().map(|(label, info)| (label, Some(info))));
     assert_eq!(twice, Err(PlanError::SameNode(label(0))));
 }
 
 #[test]
-fn of_two_changes_at_once_one_is_chosen_if_the_other_is_lost() {
+fn one_of_two_rival_changes_is_chosen_if_the_other_has_lost() {
     let one = AgreedConfig { newcomer: Some(id(3)), ..config(2, &[0, 1, 3]) };
     let other = AgreedConfig { newcomer: Some(id(4)), ..config(2, &[0, 1, 4]) };
     let (left, right) = (Some(Some(&one)), Some(Some(&other)));
@@ -175,7 +175,7 @@ fn of_two_changes_at_once_one_is_chosen_if_the_other_is_lost() {
     assert_eq!(chosen, AgreedConfig { change: 3, ..other.clone() });
     let neither = planned(&[(0, left), (1, right), (2, None)]);
     assert!(matches!(neither, Err(PlanError::Split(_))), "{neither:?}");
-    // Of five, the other may have been agreed upon by nodes that do not answer.
+    // With five nodes, those that do not answer may have agreed on the other change.
     let one = AgreedConfig { newcomer: Some(id(5)), ..config(2, &[0, 1, 2, 3, 5]) };
     let other = AgreedConfig { newcomer: Some(id(6)), ..config(2, &[0, 1, 2, 3, 6]) };
     let (left, right) = (Some(Some(&one)), Some(Some(&other)));

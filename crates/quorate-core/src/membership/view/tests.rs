@@ -1,4 +1,4 @@
-//! Clients, and nodes with the stores that they have.
+//! Membership views of clients, with stores as nodes.
 
 use super::*;
 use crate::{
@@ -10,18 +10,18 @@ use crate::{
 };
 
 /// Nodes and their clients, with clocks that agree.
-struct Hall {
+struct Fixture {
     stores: Vec<Store>,
     now_ms: u64,
     next: u128,
-    /// Whether clients find that the nodes write everything to disk at once.
+    /// Whether clients find that the nodes write everything to disk before they answer.
     is_durable: bool,
 }
 
 const QUARANTINE: u64 = 1_000;
 const TTL: u64 = 500;
 
-impl Hall {
+impl Fixture {
     fn new(nodes: usize) -> Self {
         let stores = vec![Store::new(); nodes];
         Self { stores, now_ms: 1_800_000_000_000, next: 1, is_durable: false }
@@ -41,21 +41,21 @@ impl Hall {
         self.stores[node].apply(now, command)
     }
 
-    fn tell(&mut self, node: usize, command: Command) -> Option<Reply> {
+    fn send(&mut self, node: usize, command: Command) -> Option<Reply> {
         match self.apply(node, &command::Command::Membership(command)) {
             command::Reply::Membership(reply) => Some(reply),
             _ => None,
         }
     }
 
-    fn shake(&mut self, node: usize, handshake: Handshake) -> NodeInfo {
-        match self.tell(node, Command::Handshake(handshake)) {
+    fn handshake_with(&mut self, node: usize, handshake: Handshake) -> NodeInfo {
+        match self.send(node, Command::Handshake(handshake)) {
             Some(Reply::Info(info)) => *info,
             other => panic!("{other:?}"),
         }
     }
 
-    /// The handshake of a client that knows nothing of the node's clock.
+    /// The handshake of a client that does not know the node's clock.
     fn handshake(&mut self) -> Handshake {
         Handshake {
             wall_ms: self.now_ms,
@@ -71,31 +71,32 @@ impl Hall {
 
     fn info(&mut self, node: usize) -> NodeInfo {
         let handshake = self.handshake();
-        self.shake(node, handshake)
+        self.handshake_with(node, handshake)
     }
 
-    /// Shakes hands with a node and does what the view says, until it votes or has to wait.
+    /// Makes handshakes with a node and sends what the opinion requires, until nothing is left to
+    /// send.
     fn call(&mut self, view: &mut View, seat: usize, node: usize) -> Opinion {
         loop {
             view.ask(seat);
             let info = self.info(node);
             let fresh = Mark::from_random(self.fresh());
-            let (command, then) = match view.hear(seat, info).0 {
+            let (command, then) = match view.record(seat, info).0 {
                 Opinion::Enrol(it) => {
                     (Command::Enrol(Enrolment { wall_ms: self.now_ms, ..it }), Reply::Enrolled)
                 }
-                Opinion::Tell { mark, config } => {
+                Opinion::Update { mark, config } => {
                     (Command::Change { mark, config, fresh }, Reply::Changed)
                 }
                 opinion => return opinion,
             };
-            assert_eq!(self.tell(node, command), Some(then));
+            assert_eq!(self.send(node, command), Some(then));
         }
     }
 
     fn call_all(&mut self, view: &mut View, nodes: &[usize]) -> Vec<Opinion> {
-        // What was to be heard from the last is known in the second round; then others must have
-        // been seen to stay as they are.
+        // In the second round each node's opinion takes the reports of all into account. More
+        // rounds show that the others have not changed since.
         for (seat, node) in nodes.iter().enumerate().cycle().take(6 * nodes.len()) {
             self.call(view, seat, *node);
         }
@@ -103,14 +104,14 @@ impl Hall {
     }
 
     fn founded(nodes: usize) -> (Self, View) {
-        let mut hall = Self::new(nodes);
+        let mut fixture = Self::new(nodes);
         let numbers: Vec<usize> = (0..nodes).collect();
         let mut view = Self::client(&numbers);
-        hall.call_all(&mut view, &numbers);
-        hall.now_ms += QUARANTINE;
-        let opinions = hall.call_all(&mut view, &numbers);
+        fixture.call_all(&mut view, &numbers);
+        fixture.now_ms += QUARANTINE;
+        let opinions = fixture.call_all(&mut view, &numbers);
         assert!(opinions.iter().all(votes), "{opinions:?}");
-        (hall, view)
+        (fixture, view)
     }
 
     fn config(&mut self, change: u64, nodes: &[usize]) -> AgreedConfig {
@@ -127,7 +128,7 @@ impl Hall {
     fn change(&mut self, node: usize, config: &AgreedConfig) -> Option<Reply> {
         let mark = self.info(node).mark;
         let (config, fresh) = (config.clone(), Mark::from_random(self.fresh()));
-        self.tell(node, Command::Change { mark, config, fresh })
+        self.send(node, Command::Change { mark, config, fresh })
     }
 }
 
@@ -144,283 +145,283 @@ fn waits(opinion: &Opinion, reason: Reason) -> bool {
 }
 
 #[test]
-fn new_nodes_become_a_set_when_all_were_met_and_vote_after_the_quarantine() {
-    let mut hall = Hall::new(3);
-    let mut view = Hall::client(&[0, 1, 2]);
+fn new_nodes_form_a_set_when_all_have_reported_and_vote_after_the_quarantine() {
+    let mut fixture = Fixture::new(3);
+    let mut view = Fixture::client(&[0, 1, 2]);
     for node in [0, 1, 0, 1] {
-        assert!(waits(&hall.call(&mut view, node, node), Reason::Unknown));
+        assert!(waits(&fixture.call(&mut view, node, node), Reason::Unknown));
         assert_eq!(view.config(), None, "one is missing");
     }
     for node in [2, 0, 1, 2, 0, 1, 2] {
-        assert!(waits(&hall.call(&mut view, node, node), Reason::Unknown));
+        assert!(waits(&fixture.call(&mut view, node, node), Reason::Unknown));
     }
     assert_eq!(view.config().map(|config| config.members.len()), Some(3));
-    hall.call_all(&mut view, &[0, 1, 2]);
-    hall.now_ms += QUARANTINE - 1;
-    let opinion = hall.call(&mut view, 0, 0);
+    fixture.call_all(&mut view, &[0, 1, 2]);
+    fixture.now_ms += QUARANTINE - 1;
+    let opinion = fixture.call(&mut view, 0, 0);
     assert_eq!(opinion, Opinion::Quarantined(Quarantine { reason: Reason::Unknown, left_ms: 1 }));
-    hall.now_ms += 1;
-    assert!(hall.call_all(&mut view, &[0, 1, 2]).iter().all(votes));
+    fixture.now_ms += 1;
+    assert!(fixture.call_all(&mut view, &[0, 1, 2]).iter().all(votes));
 }
 
 #[test]
-fn two_clients_found_the_same_set_whatever_their_order() {
-    let mut hall = Hall::new(3);
-    let (mut one, mut two) = (Hall::client(&[0, 1, 2]), Hall::client(&[2, 0, 1]));
+fn two_clients_found_the_same_set_in_any_order() {
+    let mut fixture = Fixture::new(3);
+    let (mut one, mut two) = (Fixture::client(&[0, 1, 2]), Fixture::client(&[2, 0, 1]));
     for seat in 0..3 {
-        hall.call(&mut one, seat, seat);
-        hall.call(&mut two, seat, [2, 0, 1][seat]);
+        fixture.call(&mut one, seat, seat);
+        fixture.call(&mut two, seat, [2, 0, 1][seat]);
     }
-    hall.call_all(&mut one, &[0, 1, 2]);
-    hall.call_all(&mut two, &[2, 0, 1]);
-    hall.now_ms += QUARANTINE;
-    assert!(hall.call_all(&mut one, &[0, 1, 2]).iter().all(votes));
-    assert!(hall.call_all(&mut two, &[2, 0, 1]).iter().all(votes));
+    fixture.call_all(&mut one, &[0, 1, 2]);
+    fixture.call_all(&mut two, &[2, 0, 1]);
+    fixture.now_ms += QUARANTINE;
+    assert!(fixture.call_all(&mut one, &[0, 1, 2]).iter().all(votes));
+    assert!(fixture.call_all(&mut two, &[2, 0, 1]).iter().all(votes));
     assert_eq!(one.config(), two.config());
 }
 
 #[test]
-fn a_node_that_forgot_has_its_place_again_after_the_quarantine() {
-    let (mut hall, mut view) = Hall::founded(3);
-    let id = hall.info(1).id;
-    hall.stores[1].clear();
-    assert!(waits(&hall.call(&mut view, 1, 1), Reason::Unknown));
-    assert!(!hall.info(1).is_enrolled, "the others may be what they are since it forgot, or not");
-    assert!(waits(&hall.call_all(&mut view, &[0, 1, 2])[1], Reason::Unknown));
-    hall.now_ms += QUARANTINE;
-    assert!(votes(&hall.call(&mut view, 1, 1)));
-    assert_eq!(hall.info(1).id, id);
+fn a_node_that_forgot_votes_in_its_place_after_the_quarantine() {
+    let (mut fixture, mut view) = Fixture::founded(3);
+    let id = fixture.info(1).id;
+    fixture.stores[1].clear();
+    assert!(waits(&fixture.call(&mut view, 1, 1), Reason::Unknown));
+    assert!(!fixture.info(1).is_enrolled, "the other reports may be from before it forgot");
+    assert!(waits(&fixture.call_all(&mut view, &[0, 1, 2])[1], Reason::Unknown));
+    fixture.now_ms += QUARANTINE;
+    assert!(votes(&fixture.call(&mut view, 1, 1)));
+    assert_eq!(fixture.info(1).id, id);
 }
 
 #[test]
-fn a_node_with_the_data_of_another_has_its_own_place_again() {
-    let (mut hall, mut view) = Hall::founded(3);
-    let id = hall.info(1).id;
-    let other = hall.stores[0].clone();
-    hall.stores[0].membership.set_run(7);
-    hall.stores[1].copy(&other);
-    hall.stores[1].membership.set_run(8);
-    assert!(waits(&hall.call_all(&mut view, &[0, 1, 2])[1], Reason::OtherRun));
-    hall.now_ms += QUARANTINE;
-    assert!(votes(&hall.call(&mut view, 1, 1)));
-    assert_eq!(hall.info(1).id, id);
+fn a_node_with_the_data_of_another_gets_its_own_place_back() {
+    let (mut fixture, mut view) = Fixture::founded(3);
+    let id = fixture.info(1).id;
+    let other = fixture.stores[0].clone();
+    fixture.stores[0].membership.set_run(7);
+    fixture.stores[1].copy(&other);
+    fixture.stores[1].membership.set_run(8);
+    assert!(waits(&fixture.call_all(&mut view, &[0, 1, 2])[1], Reason::OtherRun));
+    fixture.now_ms += QUARANTINE;
+    assert!(votes(&fixture.call(&mut view, 1, 1)));
+    assert_eq!(fixture.info(1).id, id);
 }
 
 #[test]
 fn a_server_at_another_address_has_no_place() {
-    let (mut hall, _) = Hall::founded(3);
-    let copy = hall.stores[2].clone();
-    hall.stores.push(Store::new());
-    let mut stranger = Hall::client(&[0, 1, 3]);
+    let (mut fixture, _) = Fixture::founded(3);
+    let copy = fixture.stores[2].clone();
+    fixture.stores.push(Store::new());
+    let mut stranger = Fixture::client(&[0, 1, 3]);
     for round in 0..2 {
-        let opinions = hall.call_all(&mut stranger, &[0, 1, 3]);
+        let opinions = fixture.call_all(&mut stranger, &[0, 1, 3]);
         assert!(votes(&opinions[0]) && votes(&opinions[1]), "{opinions:?}");
         let is_refused = matches!(&opinions[2], Opinion::Differs(Disagreement::NotMember(_)));
         assert!(is_refused, "{round}: {opinions:?}");
-        // A copy of a node's data at another address is no node either.
-        hall.stores[3].copy(&copy);
-        hall.stores[3].membership.set_run(9);
-        hall.now_ms += QUARANTINE;
+        // A copy of a node's data at another address is not a node either.
+        fixture.stores[3].copy(&copy);
+        fixture.stores[3].membership.set_run(9);
+        fixture.now_ms += QUARANTINE;
     }
 }
 
 #[test]
-fn one_node_alone_does_not_give_a_forgotten_one_its_place() {
-    let (mut hall, _) = Hall::founded(5);
-    hall.stores[1].clear();
-    let mut view = Hall::client(&[0, 1, 2, 3, 4]);
-    hall.call(&mut view, 0, 0);
-    hall.now_ms += 1;
-    hall.call(&mut view, 1, 1);
-    hall.now_ms += QUARANTINE;
-    assert!(waits(&hall.call(&mut view, 1, 1), Reason::Unknown), "three are needed");
+fn one_node_alone_cannot_confirm_the_place_of_another() {
+    let (mut fixture, _) = Fixture::founded(5);
+    fixture.stores[1].clear();
+    let mut view = Fixture::client(&[0, 1, 2, 3, 4]);
+    fixture.call(&mut view, 0, 0);
+    fixture.now_ms += 1;
+    fixture.call(&mut view, 1, 1);
+    fixture.now_ms += QUARANTINE;
+    assert!(waits(&fixture.call(&mut view, 1, 1), Reason::Unknown), "three are needed");
     for (node, is_enrolled) in [(2, false), (3, true)] {
         for seat in [node, 0, 2, node, 1] {
-            hall.call(&mut view, seat, seat);
+            fixture.call(&mut view, seat, seat);
         }
-        assert_eq!(hall.info(1).is_enrolled, is_enrolled, "{node}");
+        assert_eq!(fixture.info(1).is_enrolled, is_enrolled, "{node}");
     }
-    hall.now_ms += QUARANTINE;
-    assert!(votes(&hall.call(&mut view, 1, 1)));
+    fixture.now_ms += QUARANTINE;
+    assert!(votes(&fixture.call(&mut view, 1, 1)));
 }
 
 #[test]
-fn clients_with_another_view_are_told_what_differs() {
-    let (mut hall, _) = Hall::founded(3);
-    let mut fewer = Hall::client(&[0]);
-    let opinion = hall.call(&mut fewer, 0, 0);
+fn clients_with_other_settings_get_the_disagreement() {
+    let (mut fixture, _) = Fixture::founded(3);
+    let mut fewer = Fixture::client(&[0]);
+    let opinion = fixture.call(&mut fewer, 0, 0);
     let Opinion::Differs(differs) = opinion else { panic!("{opinion:?}") };
     assert_eq!(
         differs.to_string(),
         "the nodes have agreed to be 3 (node0, node1, node2), this client has 1"
     );
     let mut longer = View::new(["node0", "node1", "node2"].map(Into::into), TTL * 2, QUARANTINE);
-    let opinion = hall.call(&mut longer, 0, 0);
+    let opinion = fixture.call(&mut longer, 0, 0);
     let Opinion::Differs(differs) = opinion else { panic!("{opinion:?}") };
     assert_eq!(
         differs.to_string(),
         "the nodes have agreed on a max_ttl of 500 ms, this client has 1000 ms"
     );
-    let mut twice = Hall::client(&[0, 1, 2]);
-    assert!(votes(&hall.call(&mut twice, 0, 0)));
-    let opinion = hall.call(&mut twice, 1, 0);
+    let mut twice = Fixture::client(&[0, 1, 2]);
+    assert!(votes(&fixture.call(&mut twice, 0, 0)));
+    let opinion = fixture.call(&mut twice, 1, 0);
     assert!(matches!(&opinion, Opinion::Differs(Disagreement::SameNode(_))), "{opinion:?}");
 }
 
-/// One was made a copy of another before there was a set.
+/// One node was made a copy of another before they formed a set.
 #[test]
-fn no_set_is_founded_in_which_two_have_one_name() {
-    let mut hall = Hall::new(3);
-    let mut view = Hall::client(&[0, 1, 2]);
-    hall.info(1);
-    hall.stores[2] = hall.stores[1].clone();
+fn no_set_is_founded_with_two_nodes_of_one_name() {
+    let mut fixture = Fixture::new(3);
+    let mut view = Fixture::client(&[0, 1, 2]);
+    fixture.info(1);
+    fixture.stores[2] = fixture.stores[1].clone();
     for seat in [0, 1, 2, 0, 1, 2] {
-        let opinion = hall.call(&mut view, seat, seat);
+        let opinion = fixture.call(&mut view, seat, seat);
         assert!(!matches!(opinion, Opinion::Enrol(_)), "{opinion:?}");
     }
-    let opinion = hall.call(&mut view, 2, 2);
+    let opinion = fixture.call(&mut view, 2, 2);
     let twin = Disagreement::SameNode("node1".into());
     assert_eq!((opinion, view.config()), (Opinion::Differs(twin), None));
-    hall.stores[2].clear();
-    let opinions = hall.call_all(&mut view, &[0, 1, 2]);
+    fixture.stores[2].clear();
+    let opinions = fixture.call_all(&mut view, &[0, 1, 2]);
     assert!(opinions.iter().all(|it| waits(it, Reason::Unknown)), "{opinions:?}");
     assert!(view.config().is_some());
 }
 
-/// A node was a replica of another for a while, when all had forgotten that they were a set.
+/// A node was a replica of another for a while, after all had forgotten their set.
 #[test]
-fn a_copy_of_a_node_that_is_of_no_set_has_a_name_of_its_own() {
-    let mut hall = Hall::new(3);
-    (0..3).for_each(|node| hall.stores[node].membership.set_run(node as u64 + 1));
-    let mut view = Hall::client(&[0, 1, 2]);
-    hall.info(1);
-    let other = hall.stores[1].clone();
-    hall.stores[2].copy(&other);
-    hall.call_all(&mut view, &[0, 1, 2]);
+fn a_copy_of_a_node_without_a_set_gets_a_name_of_its_own() {
+    let mut fixture = Fixture::new(3);
+    (0..3).for_each(|node| fixture.stores[node].membership.set_run(node as u64 + 1));
+    let mut view = Fixture::client(&[0, 1, 2]);
+    fixture.info(1);
+    let other = fixture.stores[1].clone();
+    fixture.stores[2].copy(&other);
+    fixture.call_all(&mut view, &[0, 1, 2]);
     let config = view.config().expect("they are a set");
     assert_eq!(config.members.len(), 3, "{config:?}");
-    hall.now_ms += QUARANTINE;
-    let opinions = hall.call_all(&mut view, &[0, 1, 2]);
+    fixture.now_ms += QUARANTINE;
+    let opinions = fixture.call_all(&mut view, &[0, 1, 2]);
     assert!(opinions.iter().all(votes), "{opinions:?}");
 }
 
 #[test]
 fn a_node_of_another_set_is_refused() {
-    let (mut hall, mut view) = Hall::founded(3);
-    let (other, _) = Hall::founded(3);
-    hall.next += 1_000;
-    hall.stores[2] = other.stores[2].clone();
+    let (mut fixture, mut view) = Fixture::founded(3);
+    let (other, _) = Fixture::founded(3);
+    fixture.next += 1_000;
+    fixture.stores[2] = other.stores[2].clone();
     let mut store = Store::new();
-    std::mem::swap(&mut store, &mut hall.stores[2]);
-    // The same run and another origin, as if the address led elsewhere.
-    hall.stores[2] = store;
-    let info = hall.info(2);
+    std::mem::swap(&mut store, &mut fixture.stores[2]);
+    // The same run and another origin, as if another server had the address.
+    fixture.stores[2] = store;
+    let info = fixture.info(2);
     let foreign =
         AgreedConfig { origin: NodeId::from_random(9), ..info.config.clone().expect("founded") };
-    let (opinion, is_changed) = view.hear(2, NodeInfo { config: Some(foreign), ..info });
+    let (opinion, is_changed) = view.record(2, NodeInfo { config: Some(foreign), ..info });
     assert_eq!((opinion, is_changed), (Opinion::Differs(Disagreement::OtherSet), false));
 }
 
 #[test]
-fn who_has_not_heard_of_a_change_is_told_and_the_replaced_node_is_out() {
-    let (mut hall, mut view) = Hall::founded(3);
-    hall.stores.push(Store::new());
-    let config = hall.config(2, &[0, 1, 3]);
-    assert_eq!(hall.change(0, &config), Some(Reply::Changed));
-    assert!(votes(&hall.call(&mut view, 2, 2)), "nothing is known of it yet");
-    let info = hall.info(0);
-    assert!(view.hear(0, info).1, "the others must be met again");
-    assert!(votes(&hall.call(&mut view, 0, 0)));
-    assert!(votes(&hall.call(&mut view, 1, 1)), "it was told by us");
-    let opinion = hall.call(&mut view, 2, 2);
+fn a_node_that_missed_a_change_receives_it_and_the_replaced_node_is_rejected() {
+    let (mut fixture, mut view) = Fixture::founded(3);
+    fixture.stores.push(Store::new());
+    let config = fixture.config(2, &[0, 1, 3]);
+    assert_eq!(fixture.change(0, &config), Some(Reply::Changed));
+    assert!(votes(&fixture.call(&mut view, 2, 2)), "the change is not known yet");
+    let info = fixture.info(0);
+    assert!(view.record(0, info).1, "the others need another handshake");
+    assert!(votes(&fixture.call(&mut view, 0, 0)));
+    assert!(votes(&fixture.call(&mut view, 1, 1)), "this client has sent it the change");
+    let opinion = fixture.call(&mut view, 2, 2);
     assert!(matches!(&opinion, Opinion::Differs(Disagreement::NotMember(_))), "{opinion:?}");
-    assert_eq!(hall.info(1).config, Some(config.clone()));
-    // The new one has its place when a majority with it goes by the list, and votes when a guard
-    // has passed from then.
-    let mut new = Hall::client(&[0, 1, 3]);
-    let opinions = hall.call_all(&mut new, &[0, 1, 3]);
+    assert_eq!(fixture.info(1).config, Some(config.clone()));
+    // The new node gets its place when a majority of the earlier nodes has the list, and votes one
+    // quarantine time later.
+    let mut new = Fixture::client(&[0, 1, 3]);
+    let opinions = fixture.call_all(&mut new, &[0, 1, 3]);
     assert!(votes(&opinions[0]) && waits(&opinions[2], Reason::Unknown), "{opinions:?}");
-    hall.now_ms += 1;
-    let left_ms = hall.info(0).changes_in_ms;
-    assert_eq!(left_ms, QUARANTINE - 1, "it tells beforehand");
-    assert_eq!(hall.change(0, &hall_next(&config)), Some(Reply::TooSoon { left_ms }));
-    hall.now_ms += QUARANTINE;
-    assert_eq!(hall.info(0).changes_in_ms, 0);
-    assert!(hall.call_all(&mut new, &[0, 1, 3]).iter().all(votes));
-    assert_eq!(hall.change(0, &hall_next(&config)), Some(Reply::Changed));
+    fixture.now_ms += 1;
+    let left_ms = fixture.info(0).changes_in_ms;
+    assert_eq!(left_ms, QUARANTINE - 1, "the report shows it before the change is sent");
+    assert_eq!(fixture.change(0, &next_change(&config)), Some(Reply::TooSoon { left_ms }));
+    fixture.now_ms += QUARANTINE;
+    assert_eq!(fixture.info(0).changes_in_ms, 0);
+    assert!(fixture.call_all(&mut new, &[0, 1, 3]).iter().all(votes));
+    assert_eq!(fixture.change(0, &next_change(&config)), Some(Reply::Changed));
 }
 
-fn hall_next(config: &AgreedConfig) -> AgreedConfig {
+fn next_change(config: &AgreedConfig) -> AgreedConfig {
     AgreedConfig { change: config.change + 1, ..config.clone() }
 }
 
 #[test]
-fn both_lists_are_let_in_while_a_change_is_under_way() {
-    let (mut hall, mut old) = Hall::founded(3);
-    hall.stores.push(Store::new());
-    let before = hall.info(0).config.expect("founded").members;
-    let config = AgreedConfig { before: Some(before), ..hall.config(2, &[0, 1, 2, 3]) };
+fn clients_with_either_list_are_accepted_during_a_change() {
+    let (mut fixture, mut old) = Fixture::founded(3);
+    fixture.stores.push(Store::new());
+    let before = fixture.info(0).config.expect("founded").members;
+    let config = AgreedConfig { before: Some(before), ..fixture.config(2, &[0, 1, 2, 3]) };
     for node in 0..3 {
-        assert_eq!(hall.change(node, &config), Some(Reply::Changed));
+        assert_eq!(fixture.change(node, &config), Some(Reply::Changed));
     }
-    let mut new = Hall::client(&[0, 1, 2, 3]);
-    assert!(hall.call_all(&mut new, &[0, 1, 2, 3])[..3].iter().all(votes));
-    assert!(hall.call_all(&mut old, &[0, 1, 2]).iter().all(votes));
-    hall.now_ms += QUARANTINE;
-    assert!(hall.call_all(&mut new, &[0, 1, 2, 3]).iter().all(votes));
+    let mut new = Fixture::client(&[0, 1, 2, 3]);
+    assert!(fixture.call_all(&mut new, &[0, 1, 2, 3])[..3].iter().all(votes));
+    assert!(fixture.call_all(&mut old, &[0, 1, 2]).iter().all(votes));
+    fixture.now_ms += QUARANTINE;
+    assert!(fixture.call_all(&mut new, &[0, 1, 2, 3]).iter().all(votes));
     let closed = AgreedConfig { change: 3, before: None, ..config };
-    assert_eq!(hall.change(0, &closed), Some(Reply::Changed));
-    let opinion = hall.call(&mut old, 0, 0);
+    assert_eq!(fixture.change(0, &closed), Some(Reply::Changed));
+    let opinion = fixture.call(&mut old, 0, 0);
     assert!(matches!(&opinion, Opinion::Differs(Disagreement::Count { .. })), "{opinion:?}");
 }
 
 mod changes;
 mod durable;
-mod looks;
+mod read_only;
 
 /// Two clients with different terms may found a set at the same time.
 #[test]
 fn a_node_with_other_terms_is_refused() {
-    let (mut hall, mut view) = Hall::founded(3);
-    let info = hall.info(2);
+    let (mut fixture, mut view) = Fixture::founded(3);
+    let info = fixture.info(2);
     let other = AgreedConfig { max_ttl_ms: 2 * TTL, ..info.config.clone().expect("founded") };
     view.ask(2);
-    let (opinion, _) = view.hear(2, NodeInfo { config: Some(other), ..info });
+    let (opinion, _) = view.record(2, NodeInfo { config: Some(other), ..info });
     let expected = Disagreement::MaxTtl { agreed_ms: 2 * TTL, ours_ms: TTL };
     assert_eq!(opinion, Opinion::Differs(expected.clone()));
     assert_eq!(view.check_terms(), Err(expected));
-    hall.call(&mut view, 2, 2);
+    fixture.call(&mut view, 2, 2);
     assert_eq!(view.check_terms(), Ok(()));
 }
 
 /// All sessions lapse then, but one that begins just after would hide it from everybody.
 #[test]
 fn a_clock_that_is_set_after_the_handshake_gives_no_session() {
-    let (mut hall, _) = Hall::founded(3);
-    let handshake = hall.handshake();
-    let info = hall.shake(0, handshake);
+    let (mut fixture, _) = Fixture::founded(3);
+    let handshake = fixture.handshake();
+    let info = fixture.handshake_with(0, handshake);
     assert_eq!(info.quarantine, None);
     let client = ClientId::from_random([7; 20]);
     let sender = Sender { client, session: Session::from_random(7) };
-    let (mark, wall_ms) = (Some(info.mark), hall.now_ms);
+    let (mark, wall_ms) = (Some(info.mark), fixture.now_ms);
     let terms = SessionTerms { lifetime_ms: 100, mark, slack_us: 1, wall_ms };
     let attach = command::Command::Attach { sender, terms };
-    hall.now_ms += 101;
-    assert_eq!(hall.apply(0, &attach), command::Reply::Stale);
-    hall.now_ms -= 1;
-    assert!(matches!(hall.apply(0, &attach), command::Reply::Attached { .. }));
+    fixture.now_ms += 101;
+    assert_eq!(fixture.apply(0, &attach), command::Reply::Stale);
+    fixture.now_ms -= 1;
+    assert!(matches!(fixture.apply(0, &attach), command::Reply::Attached { .. }));
 }
 
 /// The clock of the client that found it so was an hour ahead.
 #[test]
 fn a_quarantine_is_not_as_long_as_a_clock_was_ahead() {
-    let (mut hall, mut view) = Hall::founded(3);
-    hall.stores[1].clear();
-    let now_ms = hall.now_ms;
+    let (mut fixture, mut view) = Fixture::founded(3);
+    fixture.stores[1].clear();
+    let now_ms = fixture.now_ms;
     let hour_ms = 3_600_000;
-    let handshake = Handshake { wall_ms: now_ms + hour_ms, ..hall.handshake() };
-    hall.shake(1, handshake);
-    hall.call_all(&mut view, &[0, 1, 2]);
-    hall.now_ms += QUARANTINE;
-    assert!(votes(&hall.call(&mut view, 1, 1)));
+    let handshake = Handshake { wall_ms: now_ms + hour_ms, ..fixture.handshake() };
+    fixture.handshake_with(1, handshake);
+    fixture.call_all(&mut view, &[0, 1, 2]);
+    fixture.now_ms += QUARANTINE;
+    assert!(votes(&fixture.call(&mut view, 1, 1)));
 }

@@ -103,13 +103,13 @@ impl Handshakes {
 
     /// A session begins or goes on. Returns for how long the node is not to be asked for locks.
     pub(super) fn hear_again(&mut self, node: usize) -> Nanos {
-        self.view.hear_again(node);
+        self.view.record_ping(node);
         self.seats[node].recovers_in
     }
 
     /// A node has told its time, which it was asked for at `sent_at`.
     pub(super) fn know(&mut self, node: usize, time_us: u64, sent_at: Moment) {
-        self.view.know_time(node, time_us, sent_at);
+        self.view.record_time(node, time_us, sent_at);
     }
 
     /// The connection to a node is gone. Returns for how long it is not wanted.
@@ -137,7 +137,7 @@ impl Handshakes {
     /// What a node is, and whether that puts the others in doubt.
     pub(super) fn hear(&mut self, node: usize, sent_at: Moment, met: &NodeInfo) -> (Opinion, bool) {
         self.know(node, met.time_us, sent_at);
-        self.view.hear(node, met.clone())
+        self.view.record(node, met.clone())
     }
 
     pub(super) fn decide(
@@ -167,7 +167,7 @@ impl Handshakes {
                 let wall_ms = self.wall_ms(now);
                 Verdict::Say(Command::Enrol(Enrolment { wall_ms, ..enrolment }))
             }
-            Opinion::Tell { mark, config } => {
+            Opinion::Update { mark, config } => {
                 let fresh = self.fresh();
                 Verdict::Say(Command::Change { mark, config, fresh })
             }

@@ -51,7 +51,7 @@ impl Known {
     pub(super) fn votes(&self) -> bool {
         let is_trusted = self.info.as_ref().is_some_and(|info| info.quarantine.is_none());
         let is_up = matches!(self.report.answer, NodeAnswer::Attached | NodeAnswer::Ready(_));
-        let is_ours = matches!(self.outlook, Some(Opinion::Votes(_) | Opinion::Tell { .. }));
+        let is_ours = matches!(self.outlook, Some(Opinion::Votes(_) | Opinion::Update { .. }));
         is_trusted && (is_up || is_ours)
     }
 
@@ -62,7 +62,7 @@ impl Known {
 
     /// It is one of the nodes, or becomes one by whoever acts.
     pub(super) fn may_have_place(&self) -> bool {
-        let is_given = matches!(self.outlook, Some(Opinion::Enrol(_) | Opinion::Tell { .. }));
+        let is_given = matches!(self.outlook, Some(Opinion::Enrol(_) | Opinion::Update { .. }));
         self.differs().is_none() && (self.has_place() || is_given)
     }
 
