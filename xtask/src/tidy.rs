@@ -18,6 +18,7 @@ pub(crate) mod links;
 mod mutants;
 mod paths;
 pub(crate) mod prose;
+mod quotes;
 mod rust;
 mod text;
 mod texts;
@@ -137,6 +138,7 @@ const RULES: &[Rule] = &[
     Rule::new(is_script, prose::script_header),
     Rule::new(is_page, prose::one_title),
     Rule::new(is_page, fences::languages),
+    Rule::new(is_markdown, quotes::missing_tests),
 ];
 
 const LINK_RULES: &[Rule] = &[
