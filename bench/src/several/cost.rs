@@ -37,7 +37,7 @@ async fn semaphore(servers: &[Server], client: &Client, permits: u32, quick: boo
         let started = Instant::now();
         assert!(jobs.try_acquire().await.expect("servers answer").is_none(), "all are held");
         let refused = millis(started);
-        let mut guards = guard.into_guards();
+        let mut guards = guard.into_permits();
         let waiting = wait(&jobs, servers, permits).await;
         let started = Instant::now();
         guards.pop().expect("one of many").release().await.expect("servers answer");
@@ -81,7 +81,7 @@ async fn wait(
     jobs: &Semaphore,
     servers: &[Server],
     permits: u32,
-) -> tokio::task::JoinHandle<quorate::Guard> {
+) -> tokio::task::JoinHandle<quorate::Permit> {
     let semaphore = jobs.clone();
     let waiting =
         tokio::task::spawn_local(async move { semaphore.acquire().await.expect("servers answer") });

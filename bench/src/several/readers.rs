@@ -28,7 +28,7 @@ pub(super) async fn compare(client: &Client, nodes: usize, hold: Duration, plan:
                 if turn % ONE_WRITES_OF == 0 {
                     lock.write().await.expect("servers answer").into_guard()
                 } else {
-                    lock.read().await.expect("servers answer")
+                    lock.read().await.expect("servers answer").into_guard()
                 }
             }
         });

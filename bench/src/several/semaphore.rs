@@ -21,7 +21,7 @@ pub(super) async fn compare(client: &Client, nodes: usize, hold: Duration, plan:
         let lock = lock.await;
         let permit = acquired_per_second(CALLERS, hold, plan.time, |_| {
             let jobs = client.semaphore("bench:jobs", PERMITS);
-            async move || jobs.acquire().await.expect("servers answer")
+            async move || jobs.acquire().await.expect("servers answer").into_guard()
         });
         let permit = permit.await;
         // The first round warms up.

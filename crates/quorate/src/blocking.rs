@@ -1,9 +1,9 @@
 //! The same client without async: for threads, scripts and programs that have no runtime.
 //!
-//! Every call blocks its thread until it is done. The work itself is done by the same code as for
-//! async callers, on the client's own thread, so this also works on a thread that runs an async
-//! runtime; only that runtime's other tasks have to wait meanwhile. A client whose engine runs on
-//! the user's runtime could wait for ever, so it cannot be made a blocking one.
+//! Each method blocks its thread until it is done, and links to its async counterpart, which
+//! documents it. The client's own thread does the work, so these methods also work on a thread of
+//! an async runtime, but they block its other tasks. A client whose engine runs on the caller's
+//! runtime could block for ever, so it cannot become a blocking client.
 //!
 //! # Examples
 //!
@@ -18,7 +18,9 @@
 //! ```
 
 mod builder;
+mod guard;
 mod mutex_all;
+mod permits;
 mod rwlock;
 mod semaphore;
 
@@ -32,18 +34,18 @@ use std::{
 
 pub use self::{
     builder::ClientBuilder,
+    guard::{Guard, Permit, ReadGuard, WriteGuard},
     mutex_all::{GuardAll, MutexAll},
-    rwlock::{RwLock, WriteGuard},
+    permits::Permits,
+    rwlock::RwLock,
     semaphore::Semaphore,
 };
 use crate::{
-    DetachedLease, DowngradedLease, IntoAddresses, LossToken, NodesChanged, OwnerId, Shutdown,
-    Warning,
+    DetachedLease, DowngradedLease, IntoAddresses, NodesChanged, Shutdown, Warning,
     error::{
-        AdmitError, ChangeError, ConnectError, ExtendError, InspectError, LeaseError, LockError,
-        Lost, NodeReport, ReleaseError, VerifyError, WithError, WouldDeadlock,
+        AdmitError, ChangeError, ConnectError, InspectError, LeaseError, LockError, NodeReport,
+        WithError, WouldDeadlock,
     },
-    fence::Fence,
     inspect::{LockReport, Locks},
 };
 
@@ -72,7 +74,6 @@ impl Client {
         wait(crate::Client::connect(nodes)).map(Self)
     }
 
-    /// A client with one node inside this process, for tests and examples.
     /// See [`crate::Client::memory`].
     #[must_use]
     pub fn memory() -> Self {
@@ -89,14 +90,13 @@ impl Client {
         crate::Client::local().map(Self)
     }
 
-    /// A lock that at most one owner holds. See [`crate::Client::mutex`].
+    /// See [`crate::Client::mutex`].
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex(self.0.mutex(name))
     }
 
-    /// Lets the nodes of this client vote at once, if all of them are new and empty. See
-    /// [`crate::Client::admit`].
+    /// See [`crate::Client::admit`].
     ///
     /// # Errors
     ///
@@ -105,15 +105,13 @@ impl Client {
         wait(self.0.admit())
     }
 
-    /// Whether nodes that may have forgotten locks are kept from voting. See
-    /// [`crate::Client::has_quarantine`].
+    /// See [`crate::Client::has_quarantine`].
     #[must_use]
     pub fn has_quarantine(&self) -> bool {
         self.0.has_quarantine()
     }
 
-    /// Makes the nodes of this client the set that all clients go by. See
-    /// [`crate::Client::change_nodes`].
+    /// See [`crate::Client::change_nodes`].
     ///
     /// # Errors
     ///
@@ -122,7 +120,7 @@ impl Client {
         wait(self.0.change_nodes())
     }
 
-    /// Vouches for the list of nodes. See [`crate::Client::vouch_for_nodes`].
+    /// See [`crate::Client::vouch_for_nodes`].
     ///
     /// # Errors
     ///
@@ -131,7 +129,7 @@ impl Client {
         wait(self.0.vouch_for_nodes())
     }
 
-    /// Takes over a lease that another process left.
+    /// See [`crate::Client::adopt`].
     ///
     /// # Errors
     ///
@@ -140,7 +138,7 @@ impl Client {
         wait(self.0.adopt(lease)).map(Guard)
     }
 
-    /// Asks all nodes what they know about a lock. See [`crate::Client::inspect`].
+    /// See [`crate::Client::inspect`].
     ///
     /// # Errors
     ///
@@ -149,7 +147,7 @@ impl Client {
         wait(self.0.inspect(name))
     }
 
-    /// All locks whose names begin with `prefix`. See [`crate::Client::locks`].
+    /// See [`crate::Client::locks`].
     ///
     /// # Errors
     ///
@@ -158,34 +156,34 @@ impl Client {
         wait(self.0.locks(prefix))
     }
 
-    /// As [`crate::Client::renew_lease`].
+    /// See [`crate::Client::renew_lease`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`crate::Client::renew_lease`].
     pub fn renew_lease(&self, lease: &DetachedLease) -> Result<Duration, LeaseError> {
         wait(self.0.renew_lease(lease))
     }
 
-    /// As [`crate::Client::release_lease`].
+    /// See [`crate::Client::release_lease`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`crate::Client::release_lease`].
     pub fn release_lease(&self, lease: &DetachedLease) -> Result<(), LeaseError> {
         wait(self.0.release_lease(lease))
     }
 
-    /// As [`crate::Client::downgrade_lease`].
+    /// See [`crate::Client::downgrade_lease`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`crate::Client::downgrade_lease`].
     pub fn downgrade_lease(&self, lease: &DetachedLease) -> Result<DowngradedLease, LeaseError> {
         wait(self.0.downgrade_lease(lease))
     }
 
-    /// As whom this client holds reentrant locks. See [`crate::Client::identity`].
+    /// See [`crate::Client::identity`].
     #[must_use]
     pub fn identity(&self) -> &str {
         self.0.identity()
@@ -197,19 +195,19 @@ impl Client {
         self.0.owner_prefix()
     }
 
-    /// What each node is up to right now. See [`crate::Client::node_status`].
+    /// See [`crate::Client::node_status`].
     #[must_use]
     pub fn node_status(&self) -> Box<[NodeReport]> {
         self.0.node_status()
     }
 
-    /// What is allowed in the settings but probably not meant. See [`crate::Client::warnings`].
+    /// See [`crate::Client::warnings`].
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         self.0.warnings()
     }
 
-    /// Ends the client and all its clones. See [`crate::Client::shutdown`].
+    /// See [`crate::Client::shutdown`].
     pub fn shutdown(self, grace: Duration) -> Shutdown {
         wait(self.0.shutdown(grace))
     }
@@ -246,7 +244,7 @@ impl Mutex {
         Self(self.0.ttl(ttl))
     }
 
-    /// The same lock, which its holder can acquire again. See [`crate::Mutex::reentrant`].
+    /// See [`crate::Mutex::reentrant`].
     #[must_use]
     pub fn reentrant(self, identity: impl AsRef<str>) -> Self {
         Self(self.0.reentrant(identity))
@@ -270,7 +268,7 @@ impl Mutex {
         Self(self.0.max_hold(max_hold))
     }
 
-    /// Takes the lock if nobody has it; `None` if someone has.
+    /// See [`crate::Mutex::try_lock`].
     ///
     /// # Errors
     ///
@@ -279,7 +277,7 @@ impl Mutex {
         Ok(wait(self.0.try_lock())?.map(Guard))
     }
 
-    /// Takes the lock, waiting for as long as someone else has it.
+    /// See [`crate::Mutex::lock`].
     ///
     /// # Errors
     ///
@@ -288,7 +286,7 @@ impl Mutex {
         wait(self.0.lock()).map(Guard)
     }
 
-    /// Takes the lock, waiting up to `wait`.
+    /// See [`crate::Mutex::lock_timeout`].
     ///
     /// # Errors
     ///
@@ -297,148 +295,22 @@ impl Mutex {
         wait(self.0.lock_timeout(limit)).map(Guard)
     }
 
-    /// Takes the lock, runs `work`, and releases the lock.
+    /// See [`crate::Mutex::with`].
     ///
-    /// Nothing can stop `work` from outside: let it look at [`Guard::check`] now and then.
+    /// Nothing interrupts `work`: call `check` in it now and then.
     ///
     /// # Errors
     ///
-    /// As [`crate::Mutex::with`]; the lock counts as lost if it was when `work` was done.
+    /// As [`crate::Mutex::with`]. [`WithError::Lost`] if the lock is lost when `work`
+    /// returns.
     pub fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, WithError> {
-        with(self.lock()?, work)
+        let guard = self.lock()?;
+        let value = work(&guard);
+        guard.check()?;
+        // The work is done even if the release is not confirmed: it continues in the background.
+        let _ = guard.release();
+        Ok(value)
     }
-}
-
-/// A held lock. Dropping it releases the lock in the background. See [`crate::Guard`].
-///
-/// # Examples
-///
-/// ```
-/// # let client = quorate::blocking::Client::memory();
-/// let guard = client.mutex("orders:42").lock()?;
-/// guard.check()?; // right before each step that must not overlap with another's
-/// drop(guard); // on every way out of the scope, a panic included
-/// assert!(client.mutex("orders:42").try_lock()?.is_some());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "the lock is released as soon as the guard is dropped"]
-pub struct Guard(crate::Guard);
-
-impl Guard {
-    /// The name of the lock. See [`crate::Guard::name`].
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    /// See [`crate::Guard::fence`].
-    #[must_use]
-    pub fn fence(&self) -> Option<Fence> {
-        self.0.fence()
-    }
-
-    /// See [`crate::Guard::owner_id`].
-    #[must_use]
-    pub fn owner_id(&self) -> OwnerId {
-        self.0.owner_id()
-    }
-
-    /// The safe time that is left if nothing is renewed; zero when the lease has ended.
-    /// See [`crate::Guard::remaining`].
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.0.remaining()
-    }
-
-    /// Says whether the holder may act right now. It asks nobody. See [`crate::Guard::check`].
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`] if the lease has ended.
-    pub fn check(&self) -> Result<(), Lost> {
-        self.0.check()
-    }
-
-    /// A flag that is raised when the lock is lost. See [`crate::Guard::loss_token`].
-    #[must_use]
-    pub fn loss_token(&self) -> LossToken {
-        self.0.loss_token()
-    }
-
-    /// True if the lock is held, but may not last. See [`crate::Guard::is_at_risk`].
-    #[must_use]
-    pub fn is_at_risk(&self) -> bool {
-        self.0.is_at_risk()
-    }
-
-    /// Blocks until the lock is lost.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use std::time::Duration;
-    /// let guard = client.mutex("orders:42").max_hold(Duration::from_millis(20)).lock()?;
-    /// std::thread::scope(|scope| {
-    ///     scope.spawn(|| eprintln!("{}", guard.wait_until_lost())); // watches while others work
-    /// });
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn wait_until_lost(&self) -> Lost {
-        wait(self.0.lost())
-    }
-
-    /// Asks the nodes whether a majority still has this lock for us.
-    ///
-    /// # Errors
-    ///
-    /// As [`crate::Guard::verify`].
-    pub fn verify(&self) -> Result<(), VerifyError> {
-        wait(self.0.verify())
-    }
-
-    /// Lets the lock live for `ttl` from now.
-    ///
-    /// # Errors
-    ///
-    /// As [`crate::Guard::extend`].
-    pub fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
-        wait(self.0.extend(ttl))
-    }
-
-    /// Releases the lock on all nodes and tells whether it was still ours.
-    ///
-    /// # Errors
-    ///
-    /// As [`crate::Guard::release`].
-    pub fn release(self) -> Result<(), ReleaseError> {
-        wait(self.0.release())
-    }
-
-    /// Gives up the guard without releasing the lock, which ends with its ttl.
-    /// See [`crate::Guard::leave_to_expire`].
-    pub fn leave_to_expire(self) {
-        self.0.leave_to_expire();
-    }
-
-    /// Leaves the lock to another process.
-    ///
-    /// # Errors
-    ///
-    /// As [`crate::Guard::detach`].
-    pub fn detach(self) -> Result<DetachedLease, LeaseError> {
-        wait(self.0.detach())
-    }
-}
-
-fn with<T>(guard: Guard, work: impl FnOnce(&Guard) -> T) -> Result<T, WithError> {
-    let value = work(&guard);
-    guard.check()?;
-    // Too few answers do not make the work undone: the release goes on in the background.
-    let _ = guard.release();
-    Ok(value)
 }
 
 /// Runs a future to its end on this thread. The client's own thread does the work and wakes us.

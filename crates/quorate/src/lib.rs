@@ -79,7 +79,8 @@ pub use self::{
     node::memory,
     owner_id::OwnerId,
     primitive::{
-        guard::Guard, guard_all::GuardAll, mutex::Mutex, mutex_all::MutexAll, rwlock::RwLock,
-        semaphore::Semaphore, signal::LossToken, write_guard::WriteGuard,
+        guard::Guard, guard_all::GuardAll, mutex::Mutex, mutex_all::MutexAll, permit::Permit,
+        permit::Permits, read_guard::ReadGuard, rwlock::RwLock, semaphore::Semaphore,
+        signal::LossToken, write_guard::WriteGuard,
     },
 };

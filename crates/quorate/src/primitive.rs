@@ -8,6 +8,8 @@ mod join;
 pub(crate) mod mutex;
 pub(crate) mod mutex_all;
 mod patience;
+pub(crate) mod permit;
+pub(crate) mod read_guard;
 pub(crate) mod rwlock;
 pub(crate) mod semaphore;
 pub(crate) mod signal;

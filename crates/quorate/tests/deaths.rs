@@ -100,7 +100,10 @@ impl Wanted {
     async fn get(self, client: &Client) -> Result<Guard, quorate::error::LockError> {
         match self {
             Self::Lock => client.mutex(LOCK).lock_timeout(PATIENCE).await,
-            Self::Permit => client.semaphore(LOCK, PERMITS).acquire_timeout(PATIENCE).await,
+            Self::Permit => {
+                let permit = client.semaphore(LOCK, PERMITS).acquire_timeout(PATIENCE).await;
+                permit.map(Guard::from)
+            }
         }
     }
 }

@@ -88,7 +88,7 @@ async fn restart_all(nodes: usize) {
     }
     is_at_work(Moment::now());
     rivals.stop_asking();
-    for guard in [held, read] {
+    for guard in [held, read.into_guard()] {
         guard.verify().await.expect("it is held");
         guard.release().await.expect("it is held");
     }

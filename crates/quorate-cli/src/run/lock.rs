@@ -6,7 +6,7 @@ use std::{
 };
 
 use quorate::{
-    Client, Guard, GuardAll, Mutex,
+    Client, Guard, Mutex, Permit, Permits, ReadGuard,
     error::{Holder, LockError},
     inspect::LockReport,
 };
@@ -143,12 +143,17 @@ async fn try_take(
 ) -> Result<Option<Vec<Guard>>, LockError> {
     let taken = match want.how {
         How::Alone | How::Reentrant => mutex(client, want).ttl(ttl).try_lock().await?,
-        How::Shared => client.rwlock(want.name).ttl(ttl).try_read().await?,
-        How::Permit(of) => client.semaphore(want.name, of.get()).ttl(ttl).try_acquire().await?,
+        How::Shared => {
+            client.rwlock(want.name).ttl(ttl).try_read().await?.map(ReadGuard::into_guard)
+        }
+        How::Permit(of) => {
+            let semaphore = client.semaphore(want.name, of.get()).ttl(ttl);
+            semaphore.try_acquire().await?.map(Permit::into_guard)
+        }
         How::Permits { take, of } => {
             let semaphore = client.semaphore(want.name, of.get()).ttl(ttl);
             let taken = semaphore.try_acquire_many(take.get()).await?;
-            return Ok(taken.map(GuardAll::into_guards));
+            return Ok(taken.map(guards));
         }
     };
     Ok(taken.map(|guard| vec![guard]))
@@ -170,17 +175,19 @@ async fn take(
         }
         How::Shared => {
             let rwlock = client.rwlock(want.name).ttl(ttl);
-            match left {
+            let reader = match left {
                 Some(left) => rwlock.read_timeout(left).await,
                 None => rwlock.read().await,
-            }
+            };
+            reader.map(ReadGuard::into_guard)
         }
         How::Permit(permits) => {
             let semaphore = client.semaphore(want.name, permits.get()).ttl(ttl);
-            match left {
+            let permit = match left {
                 Some(left) => semaphore.acquire_timeout(left).await,
                 None => semaphore.acquire().await,
-            }
+            };
+            permit.map(Permit::into_guard)
         }
         How::Permits { take, of } => {
             let semaphore = client.semaphore(want.name, of.get()).ttl(ttl);
@@ -188,10 +195,14 @@ async fn take(
                 Some(left) => semaphore.acquire_many_timeout(take.get(), left).await,
                 None => semaphore.acquire_many(take.get()).await,
             };
-            return taken.map(GuardAll::into_guards);
+            return taken.map(guards);
         }
     };
     taken.map(|guard| vec![guard])
+}
+
+fn guards(permits: Permits) -> Vec<Guard> {
+    permits.into_guard().into_guards()
 }
 
 fn mutex(client: &Client, want: &Want<'_>) -> Mutex {

@@ -101,10 +101,10 @@ async fn hold(desk: &Desk, client: &Client) -> Vec<Guard> {
     let jobs = client.semaphore("jobs", 1);
     let mut held = vec![
         client.mutex("mutex").lock().await.expect("it is free"),
-        jobs.acquire().await.expect("there is a permit"),
+        jobs.acquire().await.expect("there is a permit").into_guard(),
     ];
     if desk.mode == Mode::Line {
-        held.push(client.rwlock("rwlock").read().await.expect("nobody writes"));
+        held.push(client.rwlock("rwlock").read().await.expect("nobody writes").into_guard());
     }
     for guard in &held {
         eventually(SOON, "every node has it", || {
@@ -122,7 +122,7 @@ async fn wait(desk: &Desk, client: &Client) -> Vec<JoinHandle<Result<Guard, Lock
     let waiting = vec![
         spawn_local(async move { mutex.lock().await }),
         spawn_local(async move { rwlock.write().await.map(Guard::from) }),
-        spawn_local(async move { jobs.acquire().await }),
+        spawn_local(async move { jobs.acquire().await.map(Guard::from) }),
     ];
     for name in ["mutex", "rwlock", "jobs#1"] {
         eventually(SOON, "it waits on every node", || {

@@ -80,7 +80,7 @@ impl Story {
         for is_writer in [true, false] {
             let got = match is_writer {
                 true => prices(&client).write_timeout(WAIT_MAX).await.map(Guard::from),
-                false => prices(&client).read_timeout(WAIT_MAX).await,
+                false => prices(&client).read_timeout(WAIT_MAX).await.map(Guard::from),
             };
             let guard = got.unwrap_or_else(|error| panic!("{}: {error}", desk.host));
             self.work_and_release(guard, &mut dice).await;
@@ -97,12 +97,15 @@ impl Story {
             0 => lock.write().await.ok().map(Guard::from),
             1 => lock.try_write().await.ok().flatten().map(Guard::from),
             2 => lock.write_timeout(limit).await.ok().map(Guard::from),
-            3 => lock.read().await.ok(),
-            4 => lock.try_read().await.ok().flatten(),
+            3 => lock.read().await.ok().map(Guard::from),
+            4 => lock.try_read().await.ok().flatten().map(Guard::from),
             // Dropped on the way, sometimes with the lock in it.
-            5 => tokio::time::timeout(limit, lock.read()).await.ok().and_then(Result::ok),
+            5 => {
+                let reader = tokio::time::timeout(limit, lock.read()).await;
+                reader.ok().and_then(Result::ok).map(Guard::from)
+            }
             6 | 7 => self.write_and_go_on(&lock, limit, dice).await,
-            _ => lock.read_timeout(limit).await.ok(),
+            _ => lock.read_timeout(limit).await.ok().map(Guard::from),
         };
         let Some(guard) = got else { return };
         match dice.chance(10) {
@@ -136,7 +139,7 @@ impl Story {
         assert_eq!(seen.writes, writes, "somebody wrote in between");
         seen.downgrades += 1;
         self.seen.set(seen);
-        Some(reader)
+        Some(reader.into_guard())
     }
 
     async fn work_and_release(&self, guard: Guard, dice: &mut Dice) {

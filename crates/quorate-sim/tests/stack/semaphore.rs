@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
-use quorate::{Client, Guard, GuardAll, Semaphore};
+use quorate::{Client, Guard, Permit, Permits, Semaphore};
 use tokio::time::sleep;
 
 use crate::{
@@ -101,7 +101,7 @@ impl Story {
         }
     }
 
-    async fn work_and_release(&self, desk: &Desk, guard: Guard, dice: &mut Dice) {
+    async fn work_and_release(&self, desk: &Desk, guard: Permit, dice: &mut Dice) {
         assert!(["jobs#1", "jobs#2"].contains(&guard.name()), "{}", guard.name());
         // The claims of each permit are judged in the end: never two at once.
         let claim = desk.claims.open(&desk.host, guard.name());
@@ -114,7 +114,7 @@ impl Story {
         }
     }
 
-    async fn work_with_all(&self, desk: &Desk, all: GuardAll, dice: &mut Dice) {
+    async fn work_with_all(&self, desk: &Desk, all: Permits, dice: &mut Dice) {
         let open = |guard: &Guard| desk.claims.open(&desk.host, guard.name());
         let claims: Vec<_> = all.guards().iter().map(open).collect();
         let count = u32::try_from(claims.len()).expect("few");
@@ -141,7 +141,7 @@ impl Story {
 }
 
 /// Several permits in one way or another, if they can be had.
-async fn several(semaphore: &Semaphore, most: u32, dice: &mut Dice) -> Option<GuardAll> {
+async fn several(semaphore: &Semaphore, most: u32, dice: &mut Dice) -> Option<Permits> {
     let count = 1 + u32::try_from(dice.below(most as usize)).expect("few");
     match dice.below(4) {
         0 => semaphore.acquire_many(count).await.ok(),

@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Client {
-    /// Several locks that are acquired together, or not at all. See [`crate::Client::mutex_all`].
+    /// See [`crate::Client::mutex_all`].
     #[must_use]
     pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MutexAll {
         MutexAll(self.0.mutex_all(names))
@@ -62,7 +62,7 @@ impl MutexAll {
         Self(self.0.max_hold(max_hold))
     }
 
-    /// Acquires all locks if all are free; `None` if another owner holds one of them.
+    /// See [`crate::MutexAll::try_lock`].
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl MutexAll {
         Ok(wait(self.0.try_lock())?.map(GuardAll))
     }
 
-    /// Acquires all locks, waiting while another owner holds one of them.
+    /// See [`crate::MutexAll::lock`].
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl MutexAll {
         wait(self.0.lock()).map(GuardAll)
     }
 
-    /// Acquires all locks, waiting up to `limit`.
+    /// See [`crate::MutexAll::lock_timeout`].
     ///
     /// # Errors
     ///
@@ -89,28 +89,22 @@ impl MutexAll {
         wait(self.0.lock_timeout(limit)).map(GuardAll)
     }
 
-    /// Acquires all locks, runs `work`, and releases them.
+    /// See [`crate::MutexAll::with`].
     ///
-    /// Nothing can stop `work` from outside: call [`GuardAll::check`] in it now and then.
+    /// Nothing interrupts `work`: call `check` in it now and then.
     ///
     /// # Errors
     ///
-    /// As [`crate::MutexAll::with`]; the locks count as lost if one was when `work` was done.
+    /// As [`crate::MutexAll::with`]. [`WithError::Lost`] if the lock is lost when `work`
+    /// returns.
     pub fn with<T>(&self, work: impl FnOnce(&GuardAll) -> T) -> Result<T, WithError> {
-        with_all(self.lock()?, work)
+        let guard = self.lock()?;
+        let value = work(&guard);
+        guard.check()?;
+        // The work is done even if the release is not confirmed: it continues in the background.
+        let _ = guard.release();
+        Ok(value)
     }
-}
-
-/// Runs `work`, and releases the locks.
-pub(super) fn with_all<T>(
-    guard: GuardAll,
-    work: impl FnOnce(&GuardAll) -> T,
-) -> Result<T, WithError> {
-    let value = work(&guard);
-    guard.check()?;
-    // Too few answers do not make the work undone: the release goes on in the background.
-    let _ = guard.release();
-    Ok(value)
 }
 
 /// All locks of a [`MutexAll`], or several permits of a [`Semaphore`](super::Semaphore), held.
@@ -131,7 +125,7 @@ pub(super) fn with_all<T>(
 pub struct GuardAll(pub(super) crate::GuardAll);
 
 impl GuardAll {
-    /// The locks as separate guards. See [`crate::GuardAll::into_guards`].
+    /// See [`crate::GuardAll::into_guards`].
     ///
     /// # Examples
     ///
@@ -146,20 +140,19 @@ impl GuardAll {
         self.0.into_guards().into_iter().map(Guard).collect()
     }
 
-    /// The fence of one of the locks. See [`crate::GuardAll::fence`].
+    /// See [`crate::GuardAll::fence`].
     #[must_use]
     pub fn fence(&self, name: &str) -> Option<Fence> {
         self.0.fence(name)
     }
 
-    /// The safe time that is left of the lease that ends first. See [`crate::GuardAll::remaining`].
+    /// See [`crate::GuardAll::remaining`].
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 
-    /// Whether the holder may act right now: every lock is held. It asks nobody. See
-    /// [`crate::GuardAll::check`].
+    /// See [`crate::GuardAll::check`].
     ///
     /// # Errors
     ///
@@ -168,14 +161,13 @@ impl GuardAll {
         self.0.check()
     }
 
-    /// True if all locks are held, but one may not last. See [`crate::GuardAll::is_at_risk`].
+    /// See [`crate::GuardAll::is_at_risk`].
     #[must_use]
     pub fn is_at_risk(&self) -> bool {
         self.0.is_at_risk()
     }
 
-    /// A flag that is raised when one of the locks is lost. See
-    /// [`crate::GuardAll::loss_token`].
+    /// See [`crate::GuardAll::loss_token`].
     #[must_use]
     pub fn loss_token(&self) -> LossToken {
         self.0.loss_token()
@@ -197,7 +189,7 @@ impl GuardAll {
         wait(self.0.lost())
     }
 
-    /// Asks the nodes whether a majority still has each of these locks for us.
+    /// See [`crate::GuardAll::verify`].
     ///
     /// # Errors
     ///
@@ -206,7 +198,7 @@ impl GuardAll {
         wait(self.0.verify())
     }
 
-    /// Extends all leases to `ttl` from now.
+    /// See [`crate::GuardAll::extend`].
     ///
     /// # Errors
     ///
@@ -215,7 +207,7 @@ impl GuardAll {
         wait(self.0.extend(ttl))
     }
 
-    /// Releases all locks on all nodes and reports whether they were still ours.
+    /// See [`crate::GuardAll::release`].
     ///
     /// # Errors
     ///

@@ -1,12 +1,11 @@
 //! A lock that many hold together, or one alone, without async.
 
-use std::{ops::Deref, time::Duration};
+use std::time::Duration;
 
-use super::{Client, Guard, wait, with};
-use crate::error::{DowngradeError, LockError, ReleaseError, WithError};
+use super::{Client, ReadGuard, WriteGuard, wait};
+use crate::error::{LockError, WithError};
 
 impl Client {
-    /// A lock that any number of readers hold together, or one writer alone.
     /// See [`crate::Client::rwlock`].
     #[must_use]
     pub fn rwlock(&self, name: impl AsRef<str>) -> RwLock {
@@ -54,35 +53,34 @@ impl RwLock {
         Self(self.0.max_hold(max_hold))
     }
 
-    /// Holds the lock together with other readers, waiting for as long as somebody writes, or
-    /// waits to.
+    /// See [`crate::RwLock::read`].
     ///
     /// # Errors
     ///
     /// As [`crate::RwLock::read`].
-    pub fn read(&self) -> Result<Guard, LockError> {
-        wait(self.0.read()).map(Guard)
+    pub fn read(&self) -> Result<ReadGuard, LockError> {
+        wait(self.0.read()).map(ReadGuard)
     }
 
-    /// The same, waiting up to `limit`.
+    /// See [`crate::RwLock::read_timeout`].
     ///
     /// # Errors
     ///
     /// As [`crate::RwLock::read_timeout`].
-    pub fn read_timeout(&self, limit: Duration) -> Result<Guard, LockError> {
-        wait(self.0.read_timeout(limit)).map(Guard)
+    pub fn read_timeout(&self, limit: Duration) -> Result<ReadGuard, LockError> {
+        wait(self.0.read_timeout(limit)).map(ReadGuard)
     }
 
-    /// Holds the lock together with other readers; `None` if somebody writes, or waits to.
+    /// See [`crate::RwLock::try_read`].
     ///
     /// # Errors
     ///
     /// As [`crate::RwLock::try_read`].
-    pub fn try_read(&self) -> Result<Option<Guard>, LockError> {
-        Ok(wait(self.0.try_read())?.map(Guard))
+    pub fn try_read(&self) -> Result<Option<ReadGuard>, LockError> {
+        Ok(wait(self.0.try_read())?.map(ReadGuard))
     }
 
-    /// Holds the lock alone, waiting for as long as anybody else has it.
+    /// See [`crate::RwLock::write`].
     ///
     /// # Errors
     ///
@@ -91,7 +89,7 @@ impl RwLock {
         wait(self.0.write()).map(WriteGuard::new)
     }
 
-    /// The same, waiting up to `limit`.
+    /// See [`crate::RwLock::write_timeout`].
     ///
     /// # Errors
     ///
@@ -109,26 +107,31 @@ impl RwLock {
         Ok(wait(self.0.try_write())?.map(WriteGuard::new))
     }
 
-    /// Takes the lock as a reader, runs `work`, and releases the lock.
     /// See [`crate::RwLock::with_read`].
     ///
-    /// Nothing can interrupt `work`: call [`Guard::check`] in it now and then.
+    /// Nothing interrupts `work`: call `check` in it now and then.
     ///
     /// # Errors
     ///
-    /// As [`crate::RwLock::with_read`]. The lock counts as lost if it is lost when `work` returns.
-    pub fn with_read<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, WithError> {
-        with(self.read()?, work)
+    /// As [`crate::RwLock::with_read`]. [`WithError::Lost`] if the lock is lost when `work`
+    /// returns.
+    pub fn with_read<T>(&self, work: impl FnOnce(&ReadGuard) -> T) -> Result<T, WithError> {
+        let reader = self.read()?;
+        let value = work(&reader);
+        reader.check()?;
+        // The work is done even if the release is not confirmed: it continues in the background.
+        let _ = reader.release();
+        Ok(value)
     }
 
-    /// Takes the lock as a writer, runs `work`, and releases the lock.
     /// See [`crate::RwLock::with_write`].
     ///
-    /// Nothing can interrupt `work`: call [`Guard::check`] in it now and then.
+    /// Nothing interrupts `work`: call `check` in it now and then.
     ///
     /// # Errors
     ///
-    /// As [`crate::RwLock::with_write`]. The lock counts as lost if it is lost when `work` returns.
+    /// As [`crate::RwLock::with_write`]. [`WithError::Lost`] if the lock is lost when `work`
+    /// returns.
     pub fn with_write<T>(&self, work: impl FnOnce(&WriteGuard) -> T) -> Result<T, WithError> {
         let writer = self.write()?;
         let value = work(&writer);
@@ -136,64 +139,5 @@ impl RwLock {
         // The work is done even if the release is not confirmed: it continues in the background.
         let _ = writer.release();
         Ok(value)
-    }
-}
-
-/// The guard of a writer, which can become a reader's. See [`crate::WriteGuard`].
-///
-/// # Examples
-///
-/// ```
-/// # let client = quorate::blocking::Client::memory();
-/// let prices = client.rwlock("prices");
-/// let reader = prices.write()?.downgrade()?;
-/// assert!(prices.try_read()?.is_some(), "others read as well");
-/// reader.release()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "the lock is released as soon as the guard is dropped"]
-pub struct WriteGuard(Guard);
-
-impl WriteGuard {
-    fn new(writer: crate::WriteGuard) -> Self {
-        Self(Guard(writer.into_guard()))
-    }
-
-    /// The guard of any lock. See [`crate::WriteGuard::into_guard`].
-    pub fn into_guard(self) -> Guard {
-        self.0
-    }
-
-    /// Releases the lock on all nodes and tells whether it was still ours.
-    ///
-    /// # Errors
-    ///
-    /// As [`crate::Guard::release`].
-    pub fn release(self) -> Result<(), ReleaseError> {
-        self.0.release()
-    }
-
-    /// Goes on as a reader, and nobody writes in between.
-    ///
-    /// # Errors
-    ///
-    /// As [`crate::WriteGuard::downgrade`].
-    pub fn downgrade(self) -> Result<Guard, DowngradeError> {
-        wait(self.0.0.downgrade()).map(Guard)
-    }
-}
-
-impl Deref for WriteGuard {
-    type Target = Guard;
-
-    fn deref(&self) -> &Guard {
-        &self.0
-    }
-}
-
-impl From<WriteGuard> for Guard {
-    fn from(writer: WriteGuard) -> Self {
-        writer.into_guard()
     }
 }

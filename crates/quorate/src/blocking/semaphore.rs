@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Client, Guard, GuardAll, mutex_all::with_all, wait, with};
+use super::{Client, Permit, Permits, wait};
 use crate::error::{LockError, WithError};
 
 impl Client {
-    /// A number of permits, each of which at most one owner holds.
     /// See [`crate::Client::semaphore`].
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
@@ -56,45 +55,51 @@ impl Semaphore {
         Self(self.0.max_hold(max_hold))
     }
 
-    /// Takes a permit if there is one; `None` if all are taken.
+    /// See [`crate::Semaphore::try_acquire`].
     ///
     /// # Errors
     ///
     /// As [`crate::Semaphore::try_acquire`].
-    pub fn try_acquire(&self) -> Result<Option<Guard>, LockError> {
-        Ok(wait(self.0.try_acquire())?.map(Guard))
+    pub fn try_acquire(&self) -> Result<Option<Permit>, LockError> {
+        Ok(wait(self.0.try_acquire())?.map(Permit::new))
     }
 
-    /// Takes a permit, waiting for as long as others have all of them.
+    /// See [`crate::Semaphore::acquire`].
     ///
     /// # Errors
     ///
     /// As [`crate::Semaphore::acquire`].
-    pub fn acquire(&self) -> Result<Guard, LockError> {
-        wait(self.0.acquire()).map(Guard)
+    pub fn acquire(&self) -> Result<Permit, LockError> {
+        wait(self.0.acquire()).map(Permit::new)
     }
 
-    /// Takes a permit, waiting up to `limit`.
+    /// See [`crate::Semaphore::acquire_timeout`].
     ///
     /// # Errors
     ///
     /// As [`crate::Semaphore::acquire_timeout`].
-    pub fn acquire_timeout(&self, limit: Duration) -> Result<Guard, LockError> {
-        wait(self.0.acquire_timeout(limit)).map(Guard)
+    pub fn acquire_timeout(&self, limit: Duration) -> Result<Permit, LockError> {
+        wait(self.0.acquire_timeout(limit)).map(Permit::new)
     }
 
-    /// Takes a permit, runs `work`, and releases the permit.
+    /// See [`crate::Semaphore::with`].
     ///
-    /// Nothing can stop `work` from outside: let it look at [`Guard::check`] now and then.
+    /// Nothing interrupts `work`: call `check` in it now and then.
     ///
     /// # Errors
     ///
-    /// As [`crate::Semaphore::with`]; the permit counts as lost if it was when `work` was done.
-    pub fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, WithError> {
-        with(self.acquire()?, work)
+    /// As [`crate::Semaphore::with`]. [`WithError::Lost`] if the lock is lost when `work`
+    /// returns.
+    pub fn with<T>(&self, work: impl FnOnce(&Permit) -> T) -> Result<T, WithError> {
+        let permit = self.acquire()?;
+        let value = work(&permit);
+        permit.check()?;
+        // The work is done even if the release is not confirmed: it continues in the background.
+        let _ = permit.release();
+        Ok(value)
     }
 
-    /// Acquires `count` permits if so many are free; `None` if not. All or nothing.
+    /// See [`crate::Semaphore::try_acquire_many`].
     ///
     /// # Errors
     ///
@@ -110,41 +115,46 @@ impl Semaphore {
     /// three.release()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn try_acquire_many(&self, count: u32) -> Result<Option<GuardAll>, LockError> {
-        Ok(wait(self.0.try_acquire_many(count))?.map(GuardAll))
+    pub fn try_acquire_many(&self, count: u32) -> Result<Option<Permits>, LockError> {
+        Ok(wait(self.0.try_acquire_many(count))?.map(Permits::new))
     }
 
-    /// Acquires `count` permits, waiting until so many are free. All or nothing.
+    /// See [`crate::Semaphore::acquire_many`].
     ///
     /// # Errors
     ///
     /// As [`crate::Semaphore::acquire_many`].
-    pub fn acquire_many(&self, count: u32) -> Result<GuardAll, LockError> {
-        wait(self.0.acquire_many(count)).map(GuardAll)
+    pub fn acquire_many(&self, count: u32) -> Result<Permits, LockError> {
+        wait(self.0.acquire_many(count)).map(Permits::new)
     }
 
-    /// Acquires `count` permits, waiting up to `limit`. All or nothing.
+    /// See [`crate::Semaphore::acquire_many_timeout`].
     ///
     /// # Errors
     ///
     /// As [`crate::Semaphore::acquire_many_timeout`].
-    pub fn acquire_many_timeout(&self, count: u32, limit: Duration) -> Result<GuardAll, LockError> {
-        wait(self.0.acquire_many_timeout(count, limit)).map(GuardAll)
+    pub fn acquire_many_timeout(&self, count: u32, limit: Duration) -> Result<Permits, LockError> {
+        wait(self.0.acquire_many_timeout(count, limit)).map(Permits::new)
     }
 
-    /// Acquires `count` permits, runs `work`, and releases them.
+    /// See [`crate::Semaphore::with_many`].
     ///
-    /// Nothing can stop `work` from outside: call [`GuardAll::check`] in it now and then.
+    /// Nothing interrupts `work`: call `check` in it now and then.
     ///
     /// # Errors
     ///
-    /// As [`crate::Semaphore::with_many`]; the permits count as lost if one was when `work` was
-    /// done.
+    /// As [`crate::Semaphore::with_many`]. [`WithError::Lost`] if a permit is lost when `work`
+    /// returns.
     pub fn with_many<T>(
         &self,
         count: u32,
-        work: impl FnOnce(&GuardAll) -> T,
+        work: impl FnOnce(&Permits) -> T,
     ) -> Result<T, WithError> {
-        with_all(self.acquire_many(count)?, work)
+        let permits = self.acquire_many(count)?;
+        let value = work(&permits);
+        permits.check()?;
+        // The work is done even if the release is not confirmed: it continues in the background.
+        let _ = permits.release();
+        Ok(value)
     }
 }

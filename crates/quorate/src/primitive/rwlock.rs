@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{guard::Guard, inner::Inner, mutex::Mutex, write_guard::WriteGuard};
+use super::{inner::Inner, mutex::Mutex, read_guard::ReadGuard, write_guard::WriteGuard};
 use crate::{
     error::{LockError, WithError},
     observe::LockKind,
@@ -153,8 +153,8 @@ impl RwLock {
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
-    pub async fn read(&self) -> Result<Guard, LockError> {
-        self.reader().lock().await
+    pub async fn read(&self) -> Result<ReadGuard, LockError> {
+        self.reader().lock().await.map(ReadGuard::new)
     }
 
     /// The same, waiting up to `wait`.
@@ -180,8 +180,8 @@ impl RwLock {
     /// println!("{error}"); // says who has it
     /// # Ok(()) }
     /// ```
-    pub async fn read_timeout(&self, wait: Duration) -> Result<Guard, LockError> {
-        self.reader().lock_timeout(wait).await
+    pub async fn read_timeout(&self, wait: Duration) -> Result<ReadGuard, LockError> {
+        self.reader().lock_timeout(wait).await.map(ReadGuard::new)
     }
 
     /// Holds the lock together with other readers, if nobody writes or waits to; `None` if somebody
@@ -206,8 +206,8 @@ impl RwLock {
     /// assert!(prices.try_read().await?.is_some());
     /// # Ok(()) }
     /// ```
-    pub async fn try_read(&self) -> Result<Option<Guard>, LockError> {
-        self.reader().try_lock().await
+    pub async fn try_read(&self) -> Result<Option<ReadGuard>, LockError> {
+        Ok(self.reader().try_lock().await?.map(ReadGuard::new))
     }
 
     /// Holds the lock alone, waiting for as long as anybody else has it.
@@ -310,7 +310,10 @@ impl RwLock {
     /// assert_eq!(total, 42);
     /// # Ok(()) }
     /// ```
-    pub async fn with_read<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, WithError> {
+    pub async fn with_read<T>(
+        &self,
+        work: impl AsyncFnOnce(&ReadGuard) -> T,
+    ) -> Result<T, WithError> {
         let guard = self.read().await?;
         let value = guard.run(work(&guard)).await?;
         // The work is done even if the release is not confirmed: it continues in the background.

@@ -19,7 +19,7 @@ use crate::{
     engine::{OwnerKind, held::Hold},
     error::{LockError, WithError},
     observe::LockKind,
-    primitive::{acquire::Silence, guard::Guard, inner::Inner},
+    primitive::{acquire::Silence, guard::Guard, inner::Inner, permit::Permit},
     who::printable,
 };
 
@@ -277,8 +277,9 @@ impl Semaphore {
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn try_acquire(&self) -> Result<Option<Guard>, LockError> {
-        self.try_one().await.map_err(|error| error.of(&self.name))
+    pub async fn try_acquire(&self) -> Result<Option<Permit>, LockError> {
+        let tried = self.try_one().await;
+        tried.map(|guard| guard.map(Permit::new)).map_err(|error| error.of(&self.name))
     }
 
     async fn try_one(&self) -> Result<Option<Guard>, LockError> {
@@ -328,7 +329,7 @@ impl Semaphore {
     /// let _third = uploads.acquire().await?; // comes when the first one is gone
     /// # Ok(()) }
     /// ```
-    pub async fn acquire(&self) -> Result<Guard, LockError> {
+    pub async fn acquire(&self) -> Result<Permit, LockError> {
         self.wait_for_one(None).await
     }
 
@@ -359,7 +360,7 @@ impl Semaphore {
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn acquire_timeout(&self, wait: Duration) -> Result<Guard, LockError> {
+    pub async fn acquire_timeout(&self, wait: Duration) -> Result<Permit, LockError> {
         self.wait_for_one(Some(wait)).await
     }
 
@@ -386,16 +387,16 @@ impl Semaphore {
     /// assert_eq!(size, 42);
     /// # Ok(()) }
     /// ```
-    pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, WithError> {
-        let guard = self.acquire().await?;
-        let value = guard.run(work(&guard)).await?;
-        // Too few answers do not make the work undone: the release goes on in the background.
-        let _ = guard.release().await;
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&Permit) -> T) -> Result<T, WithError> {
+        let permit = self.acquire().await?;
+        let value = permit.run(work(&permit)).await?;
+        // The work is done even if the release is not confirmed: it continues in the background.
+        let _ = permit.release().await;
         Ok(value)
     }
 
-    async fn wait_for_one(&self, wait: Option<Duration>) -> Result<Guard, LockError> {
-        self.wait(wait).await.map_err(|error| error.of(&self.name))
+    async fn wait_for_one(&self, wait: Option<Duration>) -> Result<Permit, LockError> {
+        self.wait(wait).await.map(Permit::new).map_err(|error| error.of(&self.name))
     }
 
     fn part(&self, name: Name, hold: Hold) -> Mutex {

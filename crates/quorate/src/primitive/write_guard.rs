@@ -1,11 +1,16 @@
-//! A lock that is held alone and can be shared from now on.
+//! A lock that a writer holds exclusively, and can share from now on.
 
 use std::ops::Deref;
 
-use super::guard::Guard;
-use crate::error::{DowngradeError, ReleaseError};
+use super::{guard::Guard, read_guard::ReadGuard};
+use crate::{
+    DetachedLease,
+    error::{DowngradeError, LeaseError, ReleaseError},
+    fence::Fence,
+};
 
-/// The guard of a [writer](crate::RwLock::write): a [`Guard`] that can become a reader's.
+/// The guard of a [writer](crate::RwLock::write): a [`Guard`] that can be downgraded to a
+/// [`ReadGuard`].
 ///
 /// # Examples
 ///
@@ -15,10 +20,10 @@ use crate::error::{DowngradeError, ReleaseError};
 /// # let client = quorate::Client::memory();
 /// let prices = client.rwlock("prices");
 /// let writer = prices.write().await?;
-/// writer.check()?; // all that a guard can do
+/// writer.check()?; // all methods of a guard
 /// let reader = writer.downgrade().await?;
-/// assert!(prices.try_read().await?.is_some(), "others read as well");
-/// assert!(prices.try_write().await?.is_none(), "nobody has written in between, nor does now");
+/// assert!(prices.try_read().await?.is_some(), "other readers share it");
+/// assert!(prices.try_write().await?.is_none(), "no writer holds it in between");
 /// reader.release().await?;
 /// # Ok(()) }
 /// ```
@@ -27,12 +32,11 @@ use crate::error::{DowngradeError, ReleaseError};
 pub struct WriteGuard(Guard);
 
 impl WriteGuard {
-    pub(super) const fn new(guard: Guard) -> Self {
+    pub(crate) const fn new(guard: Guard) -> Self {
         Self(guard)
     }
 
-    /// The guard of any lock, for code that does not care which: it can be left to another process,
-    /// or to expire.
+    /// The same hold as a [`Guard`], for code that accepts the guard of any lock.
     ///
     /// # Examples
     ///
@@ -40,24 +44,42 @@ impl WriteGuard {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// let writer = client.rwlock("prices").write().await?;
-    /// let lease = writer.into_guard().detach().await?;
-    /// assert_eq!(lease.name(), "prices");
+    /// let guard = client.rwlock("prices").write().await?.into_guard();
+    /// assert_eq!(guard.name(), "prices");
     /// # Ok(()) }
     /// ```
     pub fn into_guard(self) -> Guard {
         self.0
     }
 
-    /// As [`Guard::release`].
+    /// The fence of this writer. `None` in classic mode. See [`Guard::fence`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let prices = client.rwlock("prices");
+    /// let first = prices.write().await?.fence(); // and released
+    /// assert!(prices.write().await?.fence() > first);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn fence(&self) -> Option<Fence> {
+        self.0.fence()
+    }
+
+    /// Releases the lock on all nodes and reports whether the writer still held it. See
+    /// [`Guard::release`].
     ///
     /// # Cancel safety
     ///
-    /// As there.
+    /// Dropping the future does not stop the release: it continues in the background.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Guard::release`].
     ///
     /// # Examples
     ///
@@ -73,19 +95,24 @@ impl WriteGuard {
         self.0.release().await
     }
 
-    /// Goes on as a reader: others read as well from now on, and nobody writes in between. For work
-    /// that changes something first and then only has to rely on it: other readers need not wait
-    /// for the rest.
+    /// Gives up the guard and lets the lease expire. See [`Guard::leave_to_expire`].
     ///
-    /// Readers that wait, up to the first writer in the queue, come in at once. The reader is a new
-    /// holder: it has no [`fence`](Guard::fence), another [`owner_id`](Guard::owner_id) and another
-    /// end. What was taken from the writer, as by [`lost`](Guard::lost) or
-    /// [`loss_token`](Guard::loss_token), says nothing about the reader. It is
-    /// renewed if the writer was, and the [`max_hold`](crate::RwLock::max_hold) of the writer ends
-    /// it as well.
+    /// # Examples
     ///
-    /// It costs one round trip to a majority of the nodes. If a majority cannot be reached, it
-    /// waits for the nodes for as long as the lease of the writer lasts.
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let prices = client.rwlock("prices");
+    /// prices.write().await?.leave_to_expire();
+    /// assert!(prices.try_read().await?.is_none(), "the lock is held until the ttl is over");
+    /// # Ok(()) }
+    /// ```
+    pub fn leave_to_expire(self) {
+        self.0.leave_to_expire();
+    }
+
+    /// Leaves the lock to another process. See [`Guard::detach`].
     ///
     /// # Cancel safety
     ///
@@ -93,10 +120,45 @@ impl WriteGuard {
     ///
     /// # Errors
     ///
-    /// After every error the lock is given up: it is released on all nodes in the background.
-    /// [`DowngradeError::Lost`] if the lease of the writer ended before: another may have written
-    /// since. [`DowngradeError::NoQuorum`] if no majority has confirmed the reader in time: the
-    /// writer held the lock until it was given up. [`DowngradeError::NotShared`] in classic mode.
+    /// As [`Guard::detach`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let lease = client.rwlock("prices").write().await?.detach().await?;
+    /// client.adopt(&lease).await?.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn detach(self) -> Result<DetachedLease, LeaseError> {
+        self.0.detach().await
+    }
+
+    /// Replaces the writer by a reader: other readers share the lock from now on, and no other
+    /// writer holds it in between. Use it when the rest of the work only reads what the writer
+    /// changed.
+    ///
+    /// Readers that wait before the first writer in the queue acquire the lock at once. The reader
+    /// is a new holder: it has no fence, another [`owner_id`](ReadGuard::owner_id) and another
+    /// deadline. What [`lost`](Guard::lost) or [`loss_token`](Guard::loss_token) returned for the
+    /// writer does not report the loss of the reader. The watchdog renews the reader if it renewed
+    /// the writer. The [`max_hold`](crate::RwLock::max_hold) of the writer limits the reader too.
+    ///
+    /// It costs one round trip to a majority of the nodes. If no majority can be reached, the call
+    /// waits for the nodes until the lease of the writer ends.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases the lock.
+    ///
+    /// # Errors
+    ///
+    /// After every error the lock is released on all nodes in the background.
+    /// [`DowngradeError::Lost`] if the lease of the writer had ended: another writer may have held
+    /// the lock since. [`DowngradeError::NoQuorum`] if no majority confirmed the reader in time:
+    /// the writer held the lock until then. [`DowngradeError::NotShared`] in classic mode.
     ///
     /// # Examples
     ///
@@ -112,8 +174,8 @@ impl WriteGuard {
     /// reader.release().await?;
     /// # Ok(()) }
     /// ```
-    pub async fn downgrade(self) -> Result<Guard, DowngradeError> {
-        self.0.downgrade().await
+    pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
+        self.0.downgrade().await.map(ReadGuard::new)
     }
 }
 

@@ -5,13 +5,14 @@ mod dropped;
 mod faults;
 mod loss;
 mod many;
+mod numbers;
 mod permits;
 mod settings;
 mod size;
 mod trying;
 mod waiting;
 
-use quorate::{Client, Guard, Semaphore};
+use quorate::{Client, Permit, Permits, Semaphore};
 use quorate_core::quorum::majority;
 use quorate_testkit::eventually;
 
@@ -26,7 +27,7 @@ fn jobs(client: &Client, permits: u32) -> Semaphore {
 }
 
 /// Takes so many permits that are free.
-async fn take(semaphore: &Semaphore, count: usize) -> Vec<Guard> {
+async fn take(semaphore: &Semaphore, count: usize) -> Vec<Permit> {
     let mut guards = Vec::new();
     for _ in 0..count {
         guards.push(semaphore.acquire_timeout(PATIENCE).await.expect("there is one"));
@@ -35,10 +36,15 @@ async fn take(semaphore: &Semaphore, count: usize) -> Vec<Guard> {
 }
 
 /// Their names, in order.
-fn names(guards: &[Guard]) -> Vec<String> {
+fn names(guards: &[Permit]) -> Vec<String> {
     let mut names: Vec<String> = guards.iter().map(|guard| guard.name().to_owned()).collect();
     names.sort();
     names
+}
+
+/// The names of several permits, in order.
+fn all_names(permits: &Permits) -> Vec<String> {
+    permits.guards().iter().map(|guard| guard.name().to_owned()).collect()
 }
 
 /// Waits until somebody is the first in line and waits for each of the permits, and so many wait
@@ -75,8 +81,11 @@ async fn wait_until_held_by(client: &Client, name: &str, who: &str) {
 
 /// Waits until the nodes have the keys of these guards, each on a majority, and no others, and
 /// until nobody stands in any line. A node on which another was first may not know a holder.
-fn wait_until_only(fixture: &Fixture, guards: &[Guard]) {
-    let wanted = names(guards);
+fn wait_until_only(fixture: &Fixture, guards: &[Permit]) {
+    wait_until_held_are(fixture, &names(guards));
+}
+
+fn wait_until_held_are(fixture: &Fixture, wanted: &[String]) {
     eventually(&format!("the nodes have only {wanted:?}"), PATIENCE, || {
         let found: Vec<Vec<String>> = fixture.all().map(|node| fixture.names(node)).collect();
         let votes = |name| found.iter().filter(|names| names.contains(name)).count();

@@ -91,7 +91,7 @@ impl Worker {
         let request = self.recorder.ask_as(&self.name, LOCK, How::Reader);
         let guard = self.client.rwlock(LOCK).read_timeout(self.patience()).await;
         if let Some(guard) = unless_in_vain(guard)? {
-            self.hold_and_release(Held::one(request, guard)).await;
+            self.hold_and_release(Held::one(request, guard.into_guard())).await;
         }
         Ok(())
     }
@@ -122,7 +122,8 @@ impl Worker {
             Ok(reader) => {
                 let valid_until = Moment::now().after(reader.remaining());
                 let holding = request.kept(None, Some(valid_until));
-                self.hold_and_release(Held { guard: Guards::One(reader), holding }).await;
+                self.hold_and_release(Held { guard: Guards::One(reader.into_guard()), holding })
+                    .await;
                 Ok(())
             }
             Err(DowngradeError::Lost(_) | DowngradeError::NoQuorum { .. }) => Ok(()),
@@ -188,7 +189,7 @@ impl Worker {
         if !guard.guards().iter().all(|guard| known.iter().any(|name| name == guard.name())) {
             return Err(format!("others than {known:?}: {guard:?}").into());
         }
-        self.hold_and_release(Held::all(request, guard)).await;
+        self.hold_and_release(Held::all(request, guard.into_guard())).await;
         Ok(())
     }
 

@@ -78,14 +78,16 @@ impl Want<'_> {
 
     async fn try_all(&self) -> Result<Option<GuardAll>, LockError> {
         match self.take {
-            Some(take) => self.semaphore().try_acquire_many(take).await,
+            Some(take) => Ok(self.semaphore().try_acquire_many(take).await?.map(GuardAll::from)),
             None => self.set().try_lock().await,
         }
     }
 
     async fn wait_for_all(&self, wait: Duration) -> Result<GuardAll, LockError> {
         match self.take {
-            Some(take) => self.semaphore().acquire_many_timeout(take, wait).await,
+            Some(take) => {
+                self.semaphore().acquire_many_timeout(take, wait).await.map(GuardAll::from)
+            }
             None => self.set().lock_timeout(wait).await,
         }
     }

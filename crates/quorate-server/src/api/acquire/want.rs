@@ -187,16 +187,16 @@ impl<'a> Want<'a> {
     async fn attempt(&self) -> Result<Option<Guard>, LockError> {
         match self.mode {
             Mode::Mutex | Mode::Write => self.mutex().try_lock().await,
-            Mode::Read => self.rwlock().try_read().await,
-            Mode::Permits => self.semaphore().try_acquire().await,
+            Mode::Read => Ok(self.rwlock().try_read().await?.map(Guard::from)),
+            Mode::Permits => Ok(self.semaphore().try_acquire().await?.map(Guard::from)),
         }
     }
 
     async fn wait_for(&self, wait: Duration) -> Result<Guard, LockError> {
         match self.mode {
             Mode::Mutex | Mode::Write => self.mutex().lock_timeout(wait).await,
-            Mode::Read => self.rwlock().read_timeout(wait).await,
-            Mode::Permits => self.semaphore().acquire_timeout(wait).await,
+            Mode::Read => self.rwlock().read_timeout(wait).await.map(Guard::from),
+            Mode::Permits => self.semaphore().acquire_timeout(wait).await.map(Guard::from),
         }
     }
 

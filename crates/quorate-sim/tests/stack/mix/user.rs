@@ -49,7 +49,8 @@ impl User {
             let writer = shared.write_timeout(WAIT_MAX).await.map(Guard::from);
             let guard = self.awaited(SHARED, writer);
             self.keep(guard, &mut dice).await;
-            let guard = self.awaited(SHARED, shared.read_timeout(WAIT_MAX).await);
+            let reader = shared.read_timeout(WAIT_MAX).await.map(Guard::from);
+            let guard = self.awaited(SHARED, reader);
             self.keep(guard, &mut dice).await;
         }
     }
@@ -94,10 +95,10 @@ impl User {
     async fn share(&self, lock: RwLock, dice: &mut Dice) {
         let wait = dice.ms(100..=6_000);
         let got = match dice.below(6) {
-            0 => lock.try_read().await,
+            0 => lock.try_read().await.map(|reader| reader.map(Guard::from)),
             1 => lock.try_write().await.map(|writer| writer.map(Guard::from)),
             2 => lock.write_timeout(wait).await.map(|writer| Some(writer.into_guard())),
-            _ => lock.read_timeout(wait).await.map(Some),
+            _ => lock.read_timeout(wait).await.map(|reader| Some(reader.into_guard())),
         };
         if let Ok(Some(guard)) = got {
             self.keep(guard, dice).await;

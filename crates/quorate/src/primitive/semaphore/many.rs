@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     error::{LockError, WithError},
-    primitive::guard_all::GuardAll,
+    primitive::permit::Permits,
 };
 
 impl Semaphore {
@@ -37,14 +37,17 @@ impl Semaphore {
     /// # let client = quorate::Client::memory();
     /// let gpus = client.semaphore("gpus", 4);
     /// let three = gpus.try_acquire_many(3).await?.expect("all are free");
-    /// assert_eq!(three.guards().len(), 3);
+    /// assert_eq!(three.numbers().count(), 3);
     /// assert!(gpus.try_acquire_many(2).await?.is_none(), "one is free");
     /// # Ok(()) }
     /// ```
-    pub async fn try_acquire_many(&self, count: u32) -> Result<Option<GuardAll>, LockError> {
+    pub async fn try_acquire_many(&self, count: u32) -> Result<Option<Permits>, LockError> {
         let wanted = self.wanted(count)?;
         if wanted == 1 {
-            return Ok(self.try_acquire().await?.map(|guard| GuardAll::new(vec![guard])));
+            return Ok(self
+                .try_acquire()
+                .await?
+                .map(|permit| Permits::new(vec![permit.into_guard()])));
         }
         self.queue(self.hold)?.first_contact().await?;
         let engine = &self.client.engine;
@@ -52,7 +55,7 @@ impl Semaphore {
         let (mut known, mut misses) = (None, 0);
         for _ in 0..LOOKS_MAX {
             match self.try_several(wanted, None).await? {
-                Seen::Got(guards) => return Ok(Some(GuardAll::new(guards))),
+                Seen::Got(guards) => return Ok(Some(Permits::new(guards))),
                 Seen::Silence(silence) => return Err(silence.into()),
                 // As for one permit: owners that were seen twice held all of them in between.
                 Seen::Taken(holders) if known.as_ref() == Some(&holders) => return Ok(None),
@@ -98,12 +101,12 @@ impl Semaphore {
     /// let (one, _other) = (gpus.acquire().await?, gpus.acquire().await?);
     /// tokio::spawn(async move { drop(one) });
     /// let three = gpus.acquire_many(3).await?; // once `one` is released
-    /// for permit in three.guards() {
-    ///     println!("{} with fence {:?}", permit.name(), permit.fence());
+    /// for number in three.numbers() {
+    ///     println!("use GPU {}", number - 1);
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn acquire_many(&self, count: u32) -> Result<GuardAll, LockError> {
+    pub async fn acquire_many(&self, count: u32) -> Result<Permits, LockError> {
         self.wait_for_many(count, None).await
     }
 
@@ -141,7 +144,7 @@ impl Semaphore {
         &self,
         count: u32,
         wait: Duration,
-    ) -> Result<GuardAll, LockError> {
+    ) -> Result<Permits, LockError> {
         self.wait_for_many(count, Some(wait)).await
     }
 
@@ -164,19 +167,19 @@ impl Semaphore {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let gpus = client.semaphore("gpus", 4);
-    /// let used = gpus.with_many(2, async |permits| permits.guards().len()).await?;
+    /// let used = gpus.with_many(2, async |permits| permits.numbers().count()).await?;
     /// assert_eq!(used, 2);
     /// # Ok(()) }
     /// ```
     pub async fn with_many<T>(
         &self,
         count: u32,
-        work: impl AsyncFnOnce(&GuardAll) -> T,
+        work: impl AsyncFnOnce(&Permits) -> T,
     ) -> Result<T, WithError> {
-        let guard = self.acquire_many(count).await?;
-        let value = guard.run(work(&guard)).await?;
-        // Too few answers do not make the work undone: the release goes on in the background.
-        let _ = guard.release().await;
+        let permits = self.acquire_many(count).await?;
+        let value = permits.run(work(&permits)).await?;
+        // The work is done even if the release is not confirmed: it continues in the background.
+        let _ = permits.release().await;
         Ok(value)
     }
 
@@ -184,10 +187,10 @@ impl Semaphore {
         &self,
         count: u32,
         wait: Option<Duration>,
-    ) -> Result<GuardAll, LockError> {
+    ) -> Result<Permits, LockError> {
         let wanted = self.wanted(count)?;
         if wanted == 1 {
-            return Ok(GuardAll::new(vec![self.wait(wait).await?]));
+            return Ok(Permits::new(vec![self.wait(wait).await?]));
         }
         let engine = &self.client.engine;
         let started = engine.now();
@@ -195,13 +198,13 @@ impl Semaphore {
         let is_over = || deadline.is_some_and(|deadline| engine.now() >= deadline);
         // Once: those who come later must not get ahead while it tries again.
         match self.try_several(wanted, deadline).await? {
-            Seen::Got(guards) => return Ok(GuardAll::new(guards)),
+            Seen::Got(guards) => return Ok(Permits::new(guards)),
             Seen::Taken(_) | Seen::Missed if is_over() => return Err(self.timeout(started).await),
             Seen::Silence(silence) if is_over() => return Err(silence.into()),
             Seen::Taken(_) | Seen::Missed | Seen::Silence(_) => {}
         }
         match Collecting::new(self, wanted, deadline)?.run().await? {
-            Some(guards) => Ok(GuardAll::new(guards)),
+            Some(guards) => Ok(Permits::new(guards)),
             None => Err(self.timeout(started).await),
         }
     }

@@ -38,7 +38,7 @@ async fn tagged_lease_is_found_renewed_and_released_by_others(fixture: &Fixture)
         }
         let guard = match is_shared {
             false => take(alice.mutex("a").who("label")).await,
-            true => alice.rwlock("a").who("label").read().await.expect("it is free"),
+            true => alice.rwlock("a").who("label").read().await.expect("it is free").into_guard(),
         };
         let lease = guard.detach().await.expect("every node answers");
         let tagged = alice.tag_lease(&lease, TAG).await;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use quorate::{
+    Guard,
     error::{
         LeaseError,
         LostReason::{self, Expired},
@@ -26,7 +27,8 @@ use crate::{
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_every_node_granted_costs_no_round_trip() {
     let fixture = PausedFixture::new(3);
-    let wants = [fixture.mutex().lock().await, fixture.client.rwlock("shared").read().await];
+    let reader = fixture.client.rwlock("shared").read().await.map(Guard::from);
+    let wants = [fixture.mutex().lock().await, reader];
     let rounds = fixture.started();
     for guard in wants.map(Result::unwrap) {
         let fence = guard.fence();

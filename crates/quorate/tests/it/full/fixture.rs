@@ -119,10 +119,11 @@ pub(super) struct Held(Vec<Guard>);
 impl Held {
     pub(super) async fn take(client: &Client, mode: Mode) -> Self {
         let mut guards = vec![take(client.mutex(MUTEX)).await];
-        guards.push(jobs(client).acquire_timeout(PATIENCE).await.expect("there is a permit"));
+        let permit = jobs(client).acquire_timeout(PATIENCE).await.expect("there is a permit");
+        guards.push(permit.into_guard());
         if mode == Mode::Line {
             let read = client.rwlock(RWLOCK).read_timeout(PATIENCE).await;
-            guards.push(read.expect("nobody writes"));
+            guards.push(read.expect("nobody writes").into_guard());
         }
         Self(guards)
     }
@@ -171,7 +172,7 @@ impl Waiting {
         let (mutex, rwlock) = (client.mutex(MUTEX), client.rwlock(RWLOCK));
         let permit = || {
             let jobs = jobs(client);
-            tokio::spawn(async move { jobs.acquire().await })
+            tokio::spawn(async move { jobs.acquire().await.map(Guard::from) })
         };
         let mut waiting = Self {
             mutex: tokio::spawn(async move { mutex.lock().await }),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorate::{
-    Client,
+    Client, Guard,
     error::{ConnectError, LockError, NodeError, NodeReport},
 };
 use quorate_testkit::{Server, eventually};
@@ -20,10 +20,12 @@ async fn countdown_in_an_error_is_the_one_of_now() {
         // The same client waits again and again.
         for wait in ["lock_timeout", "read_timeout", "acquire_timeout", "lock_timeout"] {
             let error = match (wait, mode) {
-                ("read_timeout", Mode::Line) => client.rwlock("a").read_timeout(WAIT).await,
+                ("read_timeout", Mode::Line) => {
+                    client.rwlock("a").read_timeout(WAIT).await.map(Guard::from)
+                }
                 ("acquire_timeout", _) => {
                     let permits = 2.try_into().expect("not zero");
-                    client.semaphore("b", permits).acquire_timeout(WAIT).await
+                    client.semaphore("b", permits).acquire_timeout(WAIT).await.map(Guard::from)
                 }
                 _ => client.mutex("a").lock_timeout(WAIT).await,
             };

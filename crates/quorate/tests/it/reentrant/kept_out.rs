@@ -32,7 +32,7 @@ async fn readers_and_a_writer_keep_entries_out(fixture: &Fixture) {
     let waiter = waiting(fixture, &bob, entry(&bob, "x"), 1).await;
     for reader in readers {
         assert!(!waiter.is_finished(), "somebody reads");
-        release(reader).await;
+        release(reader.into_guard()).await;
     }
     release(won(waiter).await).await;
     let writer = lock.write().await.expect("it is free");
@@ -52,7 +52,7 @@ async fn others_of_every_kind_get_it_when_the_last_entry_goes(fixture: &Fixture)
         let waiter = match kind {
             0 => waiting(fixture, &alice, alice.mutex("a"), 1).await,
             1 => waiting(fixture, &alice, entry(&alice, "y"), 1).await,
-            2 => tokio::spawn(async move { lock.read().await }),
+            2 => tokio::spawn(async move { lock.read().await.map(Into::into) }),
             _ => tokio::spawn(async move { lock.write().await.map(Into::into) }),
         };
         super::told(fixture, &alice, |report| report.waiting_total == 1).await;

@@ -66,7 +66,7 @@ async fn the_text_of_a_report_counts_the_entries(fixture: &Fixture) {
     let reader = client.rwlock("a").read().await.expect("it is free");
     let report = client.inspect("a").await.expect("every node answers");
     assert_eq!(report.holder.expect("alice").identity, None);
-    release(reader).await;
+    release(reader.into_guard()).await;
 }
 
 #[test]

@@ -29,7 +29,7 @@ async fn a_writer_is_never_beside_anybody(fixture: &Fixture) {
             for _ in 0..8 {
                 let guard = match is_writer {
                     true => lock.write_timeout(PATIENCE).await.map(Guard::from),
-                    false => lock.read_timeout(PATIENCE).await,
+                    false => lock.read_timeout(PATIENCE).await.map(Guard::from),
                 };
                 let guard = guard.expect("its turn comes");
                 let step = if is_writer { -1_000 } else { 1 };

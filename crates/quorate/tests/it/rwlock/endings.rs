@@ -19,7 +19,8 @@ async fn a_reader_that_is_gone_without_a_word_holds_up_nobody_for_longer_than_it
     fixture: &Fixture,
 ) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
-    let dead = lock(&alice).ttl(SHORT).no_renew().read().await.expect("nobody writes");
+    let dead = lock(&alice).ttl(SHORT).no_renew().read().await;
+    let dead = dead.expect("nobody writes").into_guard();
     let living = read(&alice).await;
     let writer = waiting(fixture, &bob, Wants::Write, 1).await;
     wait_for_end(&dead);

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use quorate::{Guard, Semaphore};
+use quorate::{Permit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::{jobs, wait_until_only};
@@ -38,7 +38,7 @@ async fn never_more_than_the_permits_are_held_and_all_get_one(fixture: &Fixture)
 }
 
 /// A permit, in one way or another.
-async fn get(semaphore: &Semaphore, way: usize) -> Guard {
+async fn get(semaphore: &Semaphore, way: usize) -> Permit {
     match way % 3 {
         0 => loop {
             if let Some(guard) = semaphore.try_acquire().await.expect("the nodes answer") {
@@ -52,7 +52,7 @@ async fn get(semaphore: &Semaphore, way: usize) -> Guard {
     }
 }
 
-async fn work(guard: Guard, held: &AtomicUsize, most: usize) {
+async fn work(guard: Permit, held: &AtomicUsize, most: usize) {
     let now = held.fetch_add(1, Ordering::SeqCst) + 1;
     assert!(now <= most, "{now} have one of {most}");
     for _ in 0..5 {

@@ -3,7 +3,7 @@
 use std::{pin::Pin, task::Poll, time::Duration};
 
 use quorate::{
-    Client, Guard, GuardAll, Semaphore,
+    Client, Permit, Permits, Semaphore,
     error::LockError,
     memory::{Behaviour, MemoryNodes},
 };
@@ -107,7 +107,7 @@ async fn no_key_is_left_by_one_who_goes_when_it_has_some_of_its_permits(mode: Mo
         }
         drop((calling, ended));
         settle().await;
-        let left: Vec<&str> = other.iter().map(Guard::name).collect();
+        let left: Vec<&str> = other.iter().map(|permit| permit.name()).collect();
         for node in 0..3 {
             let what = format!("{polls}, {polls_between} and {polls_after} polls");
             assert_eq!(nodes.names(node), left, "{what}");
@@ -194,7 +194,7 @@ enum Call {
     AcquireManyFixed,
 }
 
-type Calling<'a> = Pin<Box<dyn Future<Output = Result<Vec<Guard>, LockError>> + 'a>>;
+type Calling<'a> = Pin<Box<dyn Future<Output = Result<Vec<Permit>, LockError>> + 'a>>;
 
 impl Call {
     const ALL: [Self; 7] = [
@@ -209,7 +209,7 @@ impl Call {
 
     fn start(self, semaphore: &Semaphore) -> Calling<'_> {
         let wait = 2 * VOTE_TIMEOUT;
-        let all = |it: GuardAll| it.into_guards();
+        let all = |it: Permits| it.into_permits();
         match self {
             Self::TryAcquire => {
                 Box::pin(async { Ok(semaphore.try_acquire().await?.into_iter().collect()) })

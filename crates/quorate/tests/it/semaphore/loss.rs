@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use quorate::{
-    GuardAll,
+    Permits,
     error::{LostReason, ReleaseError},
 };
 use quorate_core::quorum::majority;
 use quorate_testkit::eventually;
 use tokio::time::Instant;
 
-use super::{jobs, take, wait_for_line, wait_until_held_by, wait_until_only};
+use super::{
+    all_names, jobs, take, wait_for_line, wait_until_held_are, wait_until_held_by, wait_until_only,
+};
 use crate::{
     conformance::fixture::{Fixture, PATIENCE},
     mode::Mode,
@@ -71,7 +73,7 @@ async fn a_permit_that_is_lost_meanwhile_is_acquired_again(fixture: &Fixture) {
     let both = in_time(waiting).await;
     both.check().expect("both are held");
     assert_eq!(both.guards().len(), 2);
-    wait_until_only(fixture, both.guards());
+    wait_until_held_are(fixture, &all_names(&both));
 }
 
 /// Two who kept permits while they wait for more could wait for each other.
@@ -140,7 +142,7 @@ async fn fixed_leases_and_limits_begin_when_all_permits_are_held() {
 }
 
 /// Why it is lost, on the paused clock.
-async fn loss(held: &GuardAll) -> LostReason {
+async fn loss(held: &Permits) -> LostReason {
     let lost = tokio::time::timeout(10 * TTL, held.lost()).await;
     lost.expect("it is lost in the end").reason
 }
@@ -161,8 +163,8 @@ async fn wait_for_waiter(client: &quorate::Client, name: &str) {
 }
 
 async fn in_time(
-    waiting: tokio::task::JoinHandle<Result<GuardAll, quorate::error::LockError>>,
-) -> GuardAll {
+    waiting: tokio::task::JoinHandle<Result<Permits, quorate::error::LockError>>,
+) -> Permits {
     let ended = tokio::time::timeout(PATIENCE, waiting).await.expect("its turn comes");
     ended.expect("no panic").expect("its turn comes")
 }

@@ -8,10 +8,13 @@ use std::{
     time::Duration,
 };
 
-use quorate::{Client, Guard, GuardAll, Semaphore, error::LockError};
+use quorate::{Client, Guard, Permits, Semaphore, error::LockError};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::{jobs, names, take, wait_for_line, wait_until_held_by, wait_until_only};
+use super::{
+    all_names, jobs, names, take, wait_for_line, wait_until_held_are, wait_until_held_by,
+    wait_until_only,
+};
 use crate::{
     conformance::fixture::{Fixture, PATIENCE},
     mode::Mode,
@@ -29,7 +32,7 @@ on_every_engine! {
 async fn several_permits_are_acquired_together_or_not_at_all(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let three = jobs(&alice, 5).try_acquire_many(3).await.expect("all answer").expect("free");
-    assert_eq!(distinct(three.guards()), 3);
+    assert_eq!(distinct(&three), 3);
     three.check().expect("all are held");
     for guard in three.guards() {
         assert_eq!(guard.fence().is_some(), fixture.mode() == Mode::Line);
@@ -44,10 +47,10 @@ async fn several_permits_are_acquired_together_or_not_at_all(fixture: &Fixture) 
         panic!("{waited:?}")
     };
     assert!(waited >= BRIEF && holder.who == "alice", "{waited:?} {holder}");
-    wait_until_only(fixture, three.guards());
+    wait_until_held_are(fixture, &all_names(&three));
     let two = jobs(&bob, 5).try_acquire_many(2).await.expect("all answer").expect("free");
-    let mut guards = three.into_guards();
-    guards.extend(two.into_guards());
+    let mut guards = three.into_permits();
+    guards.extend(two.into_permits());
     assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4", "jobs#5"]);
     assert!(jobs(&bob, 5).try_acquire_many(1).await.expect("all answer").is_none());
     drop(guards);
@@ -76,7 +79,7 @@ async fn a_waiter_keeps_what_is_released_until_it_has_enough(fixture: &Fixture) 
     guards.remove(0).release().await.expect("it is held");
     let three = in_time(waiting).await;
     three.check().expect("all are held");
-    guards.extend(three.into_guards());
+    guards.extend(three.into_permits());
     assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4"]);
     wait_until_only(fixture, &guards);
 }
@@ -103,7 +106,7 @@ async fn callers_who_want_different_numbers_are_all_served(fixture: &Fixture) {
 }
 
 /// Several permits, in one way or another.
-async fn get(semaphore: &Semaphore, count: u32, way: usize) -> GuardAll {
+async fn get(semaphore: &Semaphore, count: u32, way: usize) -> Permits {
     match way {
         0 => {
             if let Some(guard) = semaphore.try_acquire_many(count).await.expect("all answer") {
@@ -117,8 +120,8 @@ async fn get(semaphore: &Semaphore, count: u32, way: usize) -> GuardAll {
     }
 }
 
-async fn work(guard: GuardAll, count: usize, held: &AtomicUsize) {
-    assert_eq!(distinct(guard.guards()), count);
+async fn work(guard: Permits, count: usize, held: &AtomicUsize) {
+    assert_eq!(distinct(&guard), count);
     let now = held.fetch_add(count, Ordering::SeqCst) + count;
     assert!(now <= PERMITS as usize, "{now} of {PERMITS} are held");
     for _ in 0..5 {
@@ -273,16 +276,16 @@ fn threads_without_a_runtime_share_several_permits() {
     two.release().expect("held");
 }
 
-fn many(client: &Client, permits: u32, count: u32) -> JoinHandle<GuardAll> {
+fn many(client: &Client, permits: u32, count: u32) -> JoinHandle<Permits> {
     let semaphore = jobs(client, permits);
     tokio::spawn(async move { semaphore.acquire_many(count).await.expect("its turn comes") })
 }
 
-fn distinct(guards: &[Guard]) -> usize {
-    names(guards).into_iter().collect::<std::collections::BTreeSet<_>>().len()
+fn distinct(permits: &Permits) -> usize {
+    all_names(permits).into_iter().collect::<std::collections::BTreeSet<_>>().len()
 }
 
-async fn in_time(waiting: JoinHandle<GuardAll>) -> GuardAll {
+async fn in_time(waiting: JoinHandle<Permits>) -> Permits {
     let ended = tokio::time::timeout(PATIENCE, waiting).await.expect("its turn comes");
     ended.expect("no panic")
 }

@@ -119,7 +119,7 @@ async fn the_fences_of_a_permit_grow(fixture: &Fixture) {
     for client in [&alice, &bob, &alice] {
         let mut guards = take(&jobs(client, 2), 2).await;
         guards.sort_by_key(|guard| guard.name().to_owned());
-        let fences: Vec<_> = guards.iter().map(quorate::Guard::fence).collect();
+        let fences: Vec<_> = guards.iter().map(|permit| permit.fence()).collect();
         assert_eq!(fences.iter().all(Option::is_some), fixture.mode() == Mode::Line);
         if let Some(last) = last.replace(fences.clone())
             && fixture.mode() == Mode::Line

@@ -32,7 +32,7 @@ async fn a_semaphore_has_all_its_permits(fixture: &Fixture) {
 async fn all_are_had(fixture: &Fixture, most: u32) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let all = jobs(&alice, most).acquire_many(most).await.expect("all are free");
-    let mut guards = all.into_guards();
+    let mut guards = all.into_permits();
     assert_eq!(names(&guards).iter().collect::<BTreeSet<_>>().len(), most as usize);
     assert!(jobs(&bob, most).try_acquire().await.expect("all answer").is_none());
     let semaphore = jobs(&bob, most);

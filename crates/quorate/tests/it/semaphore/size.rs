@@ -74,7 +74,7 @@ async fn permits_beyond_the_new_number_do_not_count(fixture: &Fixture) {
     for guard in guards.drain(..2) {
         guard.release().await.expect("it is held");
     }
-    guards.extend(jobs(&few, 2).acquire_many(2).await.expect("free").into_guards());
+    guards.extend(jobs(&few, 2).acquire_many(2).await.expect("free").into_permits());
     assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4"]);
     // From the release of the higher ones on, there are two.
     guards.drain(..2).for_each(drop);
