@@ -1,9 +1,9 @@
-//! A whole client as one machine without I/O.
+//! A client as one state machine without I/O.
 //!
-//! It composes everything that a client does: calls that acquire, extend, verify and release;
-//! owners and push routing; the watchdog; tickets; and the queue of commands for each node. Time,
-//! randomness and answers are arguments. The library and the simulator drive the same code: they
-//! carry commands to nodes, call back at deadlines, and make no decisions.
+//! It contains everything that a client decides: the calls that acquire, extend, verify and release
+//! locks; owners and the routing of pushes; the watchdog; tickets; and the commands to be sent to
+//! each node. Time, randomness and replies are arguments. The library and the simulator drive the
+//! same code: they deliver commands and replies, call back at deadlines, and decide nothing.
 //!
 //! ```text
 //! acquire · ask · extend · verify · release · abandon
@@ -63,39 +63,39 @@ use crate::{
     tickets::Tickets,
 };
 
-/// A release that is sent again until it is answered, or until its key has expired.
+/// A release that is repeated until the node answers it, or until the key has expired.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Debt {
     /// The release.
     pub release: Command,
-    /// When the key has expired.
+    /// When the key has expired on the node.
     pub until: Moment,
 }
 
-/// What is the same for the whole life of a client.
+/// The settings of a client, which never change.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// The client.
+    /// The id of the client.
     pub client: ClientId,
-    /// How many nodes there are.
+    /// The number of nodes.
     pub nodes: usize,
-    /// The nodes know its sessions, without which they do not vote.
+    /// Whether the nodes require a session.
     pub has_sessions: bool,
-    /// No lease of these nodes is longer.
+    /// The longest ttl.
     pub max_ttl: Duration,
 }
 
-/// One client.
+/// A client.
 #[derive(Clone, Debug)]
 pub struct Client<S> {
     config: Config,
     naming: Naming<S>,
-    /// The nodes that can be asked for locks.
+    /// The nodes that accept requests for locks.
     up: NodeSet,
     registry: Registry<CallId>,
-    /// Boxed: maps move their values around.
+    /// Boxed, because a map moves its values around.
     calls: BTreeMap<CallId, Box<Call>>,
-    /// Those that acquire several locks, until they have them all or cannot.
+    /// The calls of each set that is not held and has not failed yet.
     sets: BTreeMap<CallId, Box<[CallId]>>,
     deadlines: BTreeSet<(Moment, CallId)>,
     last_call: u64,
@@ -106,14 +106,14 @@ pub struct Client<S> {
     is_closed: bool,
 }
 
-/// What a client reports.
+/// An event of a client.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
-    /// The outcome of a call is certain. Reported once, unless the call is abandoned afterwards.
+    /// The outcome of a call is certain. It is reported once, unless the call is abandoned later.
     Ended(CallId, Ended),
-    /// Nothing will be heard of the call any more.
+    /// There are no more events about this call.
     Closed(CallId),
-    /// Something about a lease.
+    /// An event about a lease.
     Lease(watchdog::Event),
 }
 
@@ -124,7 +124,7 @@ impl Config {
 }
 
 impl Debt {
-    /// A release that was not answered at `now`.
+    /// The debt for a release that a node has not answered by `now`.
     fn new(release: &Command, terms: Terms, config: &Config, now: Moment) -> Self {
         let until = match release {
             Command::DeleteKey { .. } => terms.expired_everywhere_at(now),
@@ -135,7 +135,7 @@ impl Debt {
 }
 
 impl<S: OwnerSource> Client<S> {
-    /// A client that holds nothing, of nodes that cannot be reached yet.
+    /// A client that holds nothing and has no session yet.
     #[must_use]
     pub fn new(config: Config, source: S, jitter: Jitter) -> Self {
         let Config { client, nodes, .. } = config;
@@ -146,7 +146,7 @@ impl<S: OwnerSource> Client<S> {
                 tickets: Tickets::new(nodes),
                 of_sets: BTreeMap::new(),
                 source,
-                // Not the watchdog's: its delays must not depend on who waits.
+                // The watchdog has its own: its delays must not depend on the waiters.
                 jitter: Jitter::new(jitter.clone().next()),
             },
             up: NodeSet::EMPTY,
@@ -178,13 +178,13 @@ impl<S: OwnerSource> Client<S> {
     ) -> CallId {
         let (nodes, up) = (self.config.nodes, self.up);
         let waiter = Waiter::start(want, set, nodes, up, &mut self.naming, now);
-        if waiter.want().hears_pushes() {
+        if waiter.want().gets_pushes() {
             self.registry.wait(waiter.owner(), &waiter.want().name, id);
         }
         self.begin(id, Work::Acquire(waiter), Purpose::Acquire, now)
     }
 
-    /// Asks all nodes once about one owner. If it is released, it is nobody's from now on.
+    /// Sends one command about an owner to all nodes. A release ends the use of the owner.
     pub fn ask(&mut self, claim: Claim, machine: Machine, now: Moment) -> CallId {
         if machine.kind() == RoundKind::Release {
             self.registry.forget(&claim.owner);
@@ -192,14 +192,15 @@ impl<S: OwnerSource> Client<S> {
         self.begin_round(claim, machine, Purpose::Round, now)
     }
 
-    /// The caller has gone. A lock that may be won is given back; everything else goes on.
+    /// Records that the caller has gone. An acquire releases what it was granted. Other calls
+    /// continue.
     pub fn abandon(&mut self, id: CallId, now: Moment) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         call.caller = Caller::Gone;
         self.give_up(id, now);
     }
 
-    /// The caller has the outcome, and is done with the call.
+    /// Records that the caller has taken the outcome and is done with the call.
     pub fn close_call(&mut self, id: CallId) {
         if let Some(call) = self.calls.get_mut(&id) {
             call.caller = Caller::Gone;
@@ -207,7 +208,7 @@ impl<S: OwnerSource> Client<S> {
         self.remove_if_done(id);
     }
 
-    /// Ends the client: no lock is won from now on.
+    /// Closes the client. From now on it acquires no lock.
     pub fn close(&mut self, now: Moment) {
         self.is_closed = true;
         for id in self.call_ids(|call| call.caller == Caller::Waits) {
@@ -215,42 +216,43 @@ impl<S: OwnerSource> Client<S> {
         }
     }
 
-    /// The node can be asked for locks.
+    /// The node accepts requests for locks from now on.
     pub fn handle_up(&mut self, node: usize, now: Moment) {
         self.pay_debts(node, now);
         if self.up.contains(node) {
             return;
         }
         self.up.insert(node);
-        self.tell_waiters(|waiter| waiter.handle_up(node, now), now);
+        self.update_waiters(|waiter| waiter.handle_up(node, now), now);
     }
 
-    /// The node cannot be asked any more, or has even forgotten us.
+    /// The node cannot be reached any more. `is_forgotten`: it has also lost what it knew about
+    /// this client.
     pub fn handle_down(&mut self, node: usize, is_forgotten: bool, now: Moment) {
         self.up.remove(node);
-        self.tell_waiters(|waiter| waiter.handle_down(node, is_forgotten), now);
+        self.update_waiters(|waiter| waiter.handle_down(node, is_forgotten), now);
     }
 
-    /// The node has a session of ours again, and may lack keys: whatever is held is renewed there
-    /// before it is asked for locks.
+    /// The node has a session with this client again and may lack keys. Renews all leases there
+    /// before locks are requested from it.
     pub fn handle_recovering(&mut self, node: usize, patience: Patience<'_>, now: Moment) {
         self.pay_debts(node, now);
         self.watchdog.renew_all(patience, now);
         self.send_renewals();
     }
 
-    /// Renews these leases at once.
+    /// Renews these leases immediately.
     pub fn renew(&mut self, leases: &[LeaseId], patience: Patience<'_>, now: Moment) {
         self.watchdog.renew(leases, patience, now);
         self.send_renewals();
     }
 
-    /// The node's clock showed `time_us` at `at`.
+    /// Records that the node's clock showed `time_us` at `at`.
     pub fn handle_time(&mut self, node: usize, time_us: u64, at: Moment) {
         self.naming.tickets.handle_time(node, time_us, at);
     }
 
-    /// A node tells something about one of our owners.
+    /// Handles a push from a node.
     pub fn handle_push(&mut self, node: usize, push: Push, now: Moment) {
         match self.registry.route(&push) {
             Route::Waiter(id) => {
@@ -264,7 +266,7 @@ impl<S: OwnerSource> Client<S> {
         }
     }
 
-    /// What a node answered; `None` is no usable answer.
+    /// Handles the reply of a node. `None`: there was no usable reply.
     pub fn handle_answer(
         &mut self,
         node: usize,
@@ -275,7 +277,7 @@ impl<S: OwnerSource> Client<S> {
         for (about, command, answer) in about.entries(command, reply) {
             mutate!(FailedEntryDropped
                 if answer.is_none() && matches!(reply, Some(Reply::Batch(_))) => continue);
-            // That the node is full is an error like any other.
+            // A full node counts as an error.
             let answer = answer.filter(|answer| **answer != Reply::Full);
             self.handle_entry(node, (about, command), answer, now);
         }
@@ -292,7 +294,7 @@ impl<S: OwnerSource> Client<S> {
             About::Waiter(question) => {
                 mutate!(LostIsUnsent if reply.is_none()
                     => return self.handle_unsent(node, (about, command), now));
-                self.handle_heard(node, (question, command), reply, now);
+                self.handle_waiter_reply(node, (question, command), reply, now);
             }
             About::Round(id) => {
                 let Some(call) = self.calls.get_mut(id) else { return };
@@ -313,7 +315,7 @@ impl<S: OwnerSource> Client<S> {
         }
     }
 
-    /// The command cannot be sent to this node.
+    /// Records that the command could not be sent to this node.
     pub fn handle_unsent(
         &mut self,
         node: usize,
@@ -326,7 +328,7 @@ impl<S: OwnerSource> Client<S> {
                     if let Some(waiter) = self.waiter_mut(question.call) {
                         waiter.handle_unsent(node, question.node_call, question.is_first);
                     }
-                    self.handle_heard(node, (question, command), None, now);
+                    self.handle_waiter_reply(node, (question, command), None, now);
                 }
                 About::Round(id) => {
                     let Some(call) = self.calls.get_mut(id) else { continue };
@@ -341,9 +343,9 @@ impl<S: OwnerSource> Client<S> {
         }
     }
 
-    /// Something is due. `wall` is the time of the wall clock.
+    /// Does what is due at `now`. `wall` is the time of the wall clock.
     pub fn handle_timeout(&mut self, wall: Duration, patience: Patience<'_>, now: Moment) {
-        // Each at most once: what is due again at once waits for the next call.
+        // Each at most once. What is due again immediately waits for the next call.
         let due: Vec<CallId> =
             self.deadlines.range(..=(now, CallId(u64::MAX))).map(|it| it.1).collect();
         for id in due {
@@ -361,7 +363,7 @@ impl<S: OwnerSource> Client<S> {
         self.send_renewals();
     }
 
-    /// No timeout will come any more: every call that has no outcome ends with what is known.
+    /// Ends every call that has no outcome with what is known: no more timeouts are handled.
     pub fn handle_end(&mut self, now: Moment) {
         self.close(now);
         for id in self.call_ids(|call| call.ended().is_none()) {
@@ -372,13 +374,13 @@ impl<S: OwnerSource> Client<S> {
         }
     }
 
-    /// The next command for a node, in the order in which they must arrive. Only commands for which
-    /// `joins` is true leave in a batch.
+    /// The next command for a node, in the order in which commands must arrive. Only commands for
+    /// which `joins` is true are sent in a batch.
     pub fn poll_transmit(&mut self, node: usize, joins: Joins) -> Option<Transmit> {
         self.outgoing.get_mut(node)?.pop(joins)
     }
 
-    /// The nodes that something waits to be sent to.
+    /// The nodes for which commands are waiting.
     #[must_use]
     pub fn nodes_to_send(&self) -> NodeSet {
         let mut nodes = NodeSet::EMPTY;
@@ -388,13 +390,13 @@ impl<S: OwnerSource> Client<S> {
         nodes
     }
 
-    /// The next thing to report.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         let lease = self.watchdog.poll_event().map(Event::Lease);
         lease.or_else(|| self.events.pop_front())
     }
 
-    /// When `handle_timeout` has something to do.
+    /// When to call `handle_timeout` next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Moment> {
         let call = self.deadlines.first().map(|(at, _)| *at);
@@ -402,20 +404,20 @@ impl<S: OwnerSource> Client<S> {
         [call, debt, self.watchdog.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Whether a release is not answered yet.
+    /// Whether a node has not answered a release yet.
     #[must_use]
     pub fn is_owing(&self, now: Moment) -> bool {
         self.debts.iter().any(|debts| debts.is_owed(now))
     }
 
-    /// A call that its caller is not done with.
+    /// An open call.
     #[must_use]
     pub fn call(&self, id: CallId) -> Option<&Call> {
         self.calls.get(&id).map(|call| &**call)
     }
 
-    /// Takes out the outcome of a call, once it is certain. From now on it is the caller's
-    /// business: what was won is not given back when the client ends.
+    /// Takes the outcome of a call, if it is certain. From now on the caller is responsible for it:
+    /// a lock that was acquired is not released when the client closes.
     pub fn take_outcome(&mut self, id: CallId) -> Option<Ended> {
         let call = self.calls.get_mut(&id)?;
         let ended = call.ended()?;
@@ -423,31 +425,31 @@ impl<S: OwnerSource> Client<S> {
         Some(ended)
     }
 
-    /// A held lease, lost or not, until its guard lets go.
+    /// A lease, lost or not, until its guard is dropped.
     #[must_use]
     pub fn lease(&self, lease: LeaseId) -> Option<&HeldLease> {
         self.watchdog.lease(lease)
     }
 
-    /// The nodes that can be asked for locks.
+    /// The nodes that accept requests for locks.
     #[must_use]
     pub const fn up(&self) -> NodeSet {
         self.up
     }
 
-    /// True if an acquire of this client waits for the lock.
+    /// Whether an acquire of this client waits for the lock.
     #[must_use]
     pub fn is_awaited(&self, name: &Name) -> bool {
         self.registry.is_awaited(name)
     }
 
-    /// How owners are named.
+    /// The source of owners and tickets.
     pub const fn naming(&mut self) -> &mut Naming<S> {
         &mut self.naming
     }
 }
 
-/// How long silent nodes are waited for, by ttl.
+/// The vote timeout for a ttl.
 pub type Patience<'a> = &'a dyn Fn(Duration) -> Duration;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Turns the outputs of the core's machines into requests, timers and wake-ups.
+//! Turns the outputs of the core's state machines into requests, timers and wake-ups.
 //!
-//! Answers and timers are handled on the engine's own thread, so that no user code can starve
-//! them. Requests are queued, and on an idle link written, by whoever makes them.
+//! Replies and timers are handled on the engine's own thread, so that user code cannot starve them.
+//! The caller of a request queues it itself, and writes it if the link is idle.
 
 mod answers;
 mod call;
@@ -58,7 +58,7 @@ use crate::{
     timers::{Sleep, Timers},
 };
 
-/// What all parts of one client share.
+/// The state that all parts of one client share.
 pub(crate) struct Engine {
     pub(crate) nodes: Box<[Box<dyn Node>]>,
     pub(crate) clock: Clock,
@@ -67,13 +67,13 @@ pub(crate) struct Engine {
     shared: Mutex<Shared>,
     pub(crate) dialect: Dialect,
     observer: Option<Arc<dyn Observer>>,
-    /// Told whenever a link comes up or goes down.
+    /// Notified when a link comes up or goes down.
     pub(crate) status: Arc<Notify>,
     pub(crate) is_closed: AtomicBool,
     pub(crate) client: ClientId,
-    /// Begins anywhere, so that clients which share an observer do not speak of each other's.
+    /// Begins at a random number, so that clients which share an observer have different numbers.
     rounds: AtomicU64,
-    /// Calls that may still win a lock.
+    /// The number of calls that may still acquire a lock.
     calls: AtomicUsize,
     idle: Arc<IdleSignal>,
     jitter: Mutex<Jitter>,
@@ -109,12 +109,12 @@ impl Engine {
         }
     }
 
-    /// An owner that nobody has had before. It takes the place of another holder and never queues.
+    /// A new owner that replaces another holder and is never queued.
     pub(crate) fn next_owner(&self, ttl_ms: u64, kind: &OwnerKind, now: Moment) -> Owner {
         self.lock().machine.naming().next_holder(self.dialect, ttl_ms, kind, now)
     }
 
-    /// Another owner of ours with the same place as this one, which nobody has had before.
+    /// A new owner of this client with the same position as this one.
     pub(crate) fn owner_beside(&self, owner: &Owner, ttl_ms: u64, now: Moment) -> Owner {
         match Position::of(owner.as_bytes()) {
             Some(place) => self.lock().machine.naming().next_owner(&place, &OwnerKind::of(owner)),
@@ -122,14 +122,14 @@ impl Engine {
         }
     }
 
-    /// The same, and other processes find it by its tag.
+    /// A new owner with the same position, which other processes find by its tag.
     pub(crate) fn tagged_owner(&self, owner: &Owner, tag: Tag) -> Option<Owner> {
         let kind = OwnerKind { tag: Some(tag), ..OwnerKind::of(owner) };
         let place = Position::of(owner.as_bytes())?;
         Some(self.lock().machine.naming().next_owner(&place, &kind))
     }
 
-    /// Tells the observer, if there is one.
+    /// Notifies the observer, if there is one.
     pub(crate) fn tell(&self, event: &Event<'_>) {
         observe::tell(self.observer.as_ref(), event);
     }
@@ -138,36 +138,35 @@ impl Engine {
         self.observer.is_some()
     }
 
-    /// A number for the next round of asking all nodes.
+    /// The number of the next round.
     pub(crate) fn next_round(&self) -> u64 {
         self.rounds.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Counts a call that may win a lock, until what is returned is dropped.
+    /// Counts a call that may acquire a lock, until the result is dropped.
     pub(crate) fn enter_call(&self) -> Entered<'_> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         Entered(self)
     }
 
-    /// True while something is under way that a shutdown should wait for.
+    /// Whether something is outstanding that a shutdown should wait for.
     pub(crate) fn is_busy(&self) -> bool {
         self.calls.load(Ordering::SeqCst) > 0
             || self.nodes.iter().any(|node| node.is_busy())
             || self.lock().machine.is_owing(self.now())
     }
 
-    /// Draws something at random.
+    /// Draws a random value.
     pub(crate) fn draw<T>(&self, draw: impl FnOnce(&mut Jitter) -> T) -> T {
         draw(&mut self.jitter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How long silent nodes are waited for.
+    /// How long to wait for a silent node.
     pub(crate) fn vote_timeout(&self, ttl: Duration) -> Duration {
         self.vote_timeout.unwrap_or_else(|| self.usual_vote_timeout(ttl))
     }
 
-    /// How long they are waited for if nobody says otherwise, with the round trip of the majority
-    /// in mind.
+    /// The vote timeout unless one is configured. It depends on the round trip to a majority.
     fn usual_vote_timeout(&self, ttl: Duration) -> Duration {
         let mut trips = [Duration::ZERO; NODES_MAX];
         let trips = &mut trips[..self.nodes.len()];
@@ -176,7 +175,7 @@ impl Engine {
         vote_timeout(ttl, trips[majority(trips.len()) - 1])
     }
 
-    /// The nodes that can be asked right now.
+    /// The nodes that can be reached now.
     fn reachable(&self) -> NodeSet {
         let mut nodes = NodeSet::EMPTY;
         let up = self.nodes.iter().enumerate().filter(|(_, node)| node.node_error().is_none());
@@ -184,7 +183,7 @@ impl Engine {
         nodes
     }
 
-    /// What each node is up to, attached or not.
+    /// The state of each node, attached or not.
     pub(crate) fn reports(&self) -> Box<[NodeReport]> {
         let answer = |node: &dyn Node| match (node.node_error(), node.why_not_yet()) {
             (Some(node_error), _) => NodeAnswer::NodeError(node_error),
@@ -194,7 +193,7 @@ impl Engine {
         self.nodes.iter().map(|node| NodeReport::new(node.label(), answer(&**node))).collect()
     }
 
-    /// A future that is ready at a moment.
+    /// A future that completes at this moment.
     pub(crate) fn sleep_until(&self, at: Moment) -> Sleep {
         Sleep::until(&self.timers, at)
     }
@@ -212,7 +211,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// A call that may win a lock.
+/// A call that may acquire a lock.
 #[derive(Debug)]
 pub(crate) struct Entered<'a>(&'a Engine);
 
@@ -223,7 +222,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// What an engine needs besides its nodes.
+/// The settings of an engine, besides its nodes.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) clock: Clock,
@@ -235,11 +234,11 @@ pub(crate) struct Settings {
     pub(crate) dialect: Dialect,
     pub(crate) has_sessions: bool,
     pub(crate) max_ttl: Duration,
-    /// What the clocks of all nodes showed, and when, if that is known without asking them.
+    /// The times of all nodes, if they are known without asking them.
     pub(crate) node_time: Option<(u64, Moment)>,
     /// For delays only.
     pub(crate) jitter_seed: u64,
-    /// Shown to observers: nothing else may follow from it.
+    /// Shown to observers, and used for nothing else.
     pub(crate) first_round: u64,
     pub(crate) vote_timeout: Option<Duration>,
     pub(crate) observer: Option<Arc<dyn Observer>>,

@@ -1,4 +1,4 @@
-//! One call of a client: what it asks the nodes, and who waits for the outcome.
+//! One call of a client: its state machine and its caller.
 
 use super::{
     Config, Debt,
@@ -14,51 +14,51 @@ use crate::{
     round::{RoundKind, RoundOutcome},
 };
 
-/// Names a call of one client. Later calls have larger ones.
+/// Identifies a call of one client. Later calls have larger ids.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct CallId(pub(super) u64);
 
-/// One call. It lives until its caller is done with it and every node has answered.
+/// One call. It exists until its caller is done with it and every node has answered.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub(super) work: Work,
     pub(super) purpose: Purpose,
     pub(super) started_at: Moment,
     pub(super) caller: Caller,
-    /// Commands that are not answered.
+    /// The number of commands without a reply.
     pub(super) open: usize,
     pub(super) due: Option<Moment>,
     /// The outcome that was reported last.
     pub(super) reported: Option<Ended>,
 }
 
-/// The machine of a call.
+/// The state machine of a call.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "a call is boxed, and most wait for a lock")]
 pub(super) enum Work {
-    /// Whatever acquires a lock.
+    /// Acquires a lock or adopts a lease.
     Acquire(Waiter),
-    /// Everything that asks each node once.
+    /// Asks each node once.
     Round(QuorumRound),
 }
 
-/// Who waits for the outcome.
+/// Whether the caller waits for the outcome.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Caller {
     Waits,
-    /// It has the outcome.
+    /// It has taken the outcome.
     Took,
     Gone,
 }
 
-/// What a call is for.
+/// The purpose of a call.
 #[derive(Clone, Copy, Debug, Hash)]
 pub enum Purpose {
-    /// A lock, or the lease of another owner.
+    /// Acquire a lock, or adopt the lease of another owner.
     Acquire,
-    /// More time for this lease.
+    /// Extend this lease.
     Extend(LeaseId, Extending),
-    /// Whether the nodes have this lease.
+    /// Check whether the nodes have this lease.
     Verify(LeaseId),
     /// Anything else.
     Round,
@@ -71,16 +71,16 @@ pub enum Ended {
     Acquire(acquire::Outcome),
     /// An extension.
     Renew(renew::Outcome),
-    /// A release, or a question whether the lock is held.
+    /// A release or a check.
     Round(RoundKind, RoundOutcome),
 }
 
-/// How long what is won is to be held.
+/// How long to hold a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Hold {
     /// Whether it is renewed.
     pub renewal: Renewal,
-    /// The holder's own limit.
+    /// The limit that the holder has set.
     pub until: Moment,
 }
 
@@ -90,7 +90,7 @@ impl Call {
         Self { work, purpose, started_at: now, caller, open, due, reported }
     }
 
-    /// The machine of an acquire.
+    /// The state machine of an acquire.
     #[must_use]
     pub const fn waiter(&self) -> Option<&Waiter> {
         match &self.work {
@@ -99,7 +99,7 @@ impl Call {
         }
     }
 
-    /// The machine of everything else.
+    /// The state machine of a round.
     #[must_use]
     pub const fn round(&self) -> Option<&QuorumRound> {
         match &self.work {
@@ -108,7 +108,7 @@ impl Call {
         }
     }
 
-    /// What it is for.
+    /// Its purpose.
     #[must_use]
     pub const fn purpose(&self) -> Purpose {
         self.purpose
@@ -126,14 +126,14 @@ impl Call {
         self.due
     }
 
-    /// How it ended, as soon as that is certain.
+    /// The outcome, as soon as it is certain.
     #[must_use]
     pub fn ended(&self) -> Option<Ended> {
         match &self.work {
             Work::Acquire(waiter) => waiter.machine().outcome().map(Ended::Acquire),
             Work::Round(round) => round.machine().ended().map(|ended| match ended {
                 round::Ended::Renew(outcome) => Ended::Renew(outcome),
-                round::Ended::Round(kind, finding) => Ended::Round(kind, finding),
+                round::Ended::Round(kind, outcome) => Ended::Round(kind, outcome),
             }),
         }
     }
@@ -142,13 +142,13 @@ impl Call {
         matches!(self.work, Work::Acquire(_))
     }
 
-    /// Nobody waits for it, and no answer is to come.
+    /// Whether the caller is done with it and no reply is outstanding.
     pub(super) fn is_done(&self) -> bool {
         let is_over = self.ended().is_some() && self.due.is_none();
         self.caller == Caller::Gone && self.open == 0 && is_over
     }
 
-    /// What it has won, if it has won something.
+    /// The lock that it has acquired, if it has.
     pub(super) fn won(&self, hold: Hold) -> Option<Won> {
         let Hold { renewal, until: hold_until } = hold;
         let waiter = self.waiter()?;
@@ -179,18 +179,18 @@ impl Call {
     pub(super) fn handle_abandon(&mut self) {
         match &mut self.work {
             Work::Acquire(waiter) => waiter.handle_abandon(),
-            // It goes on without its caller.
+            // A round continues without its caller.
             Work::Round(_) => {}
         }
     }
 
-    /// True while a node has not answered something that was sent to it.
+    /// Whether a node has not answered a command.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.open > 0
     }
 
-    /// The answer to a question of a round.
+    /// Handles the reply to a command of a round.
     pub(super) fn handle_vote(
         &mut self,
         config: &Config,

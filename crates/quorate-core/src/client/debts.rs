@@ -1,26 +1,26 @@
-//! Releases that a node has not answered: they are sent again until their keys have gone.
+//! Releases that a node has not answered. They are repeated until their keys have expired.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::Debt;
 use crate::moment::Moment;
 
-/// What one node has not answered.
+/// The releases that one node has not answered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Debts {
     owed: VecDeque<Debt>,
-    /// When it is sent again to a node that can be reached.
+    /// When they are sent again to a node that can be reached.
     retry_at: Option<Moment>,
 }
 
 impl Debts {
-    /// Takes over a release, which matters until its key has expired.
+    /// Adds a release, unless its key has expired.
     pub(super) fn add(&mut self, debt: Debt, now: Moment) {
         mutate!(NoDebts => return);
         if debt.until <= now {
             return;
         }
-        // The oldest is the first to go by itself.
+        // The key of the oldest release expires first.
         if self.owed.len() >= DEBTS_MAX {
             self.owed.pop_front();
         }
@@ -28,32 +28,32 @@ impl Debts {
         self.retry_at.get_or_insert_with(|| now.saturating_add(RETRY_EVERY));
     }
 
-    /// Takes out what still matters at `now`.
+    /// Takes the releases whose keys have not expired at `now`.
     pub(super) fn collect(&mut self, now: Moment) -> impl Iterator<Item = Debt> + use<> {
         self.retry_at = None;
         std::mem::take(&mut self.owed).into_iter().filter(move |debt| now < debt.until)
     }
 
-    /// Every release that is kept, even if its key has expired meanwhile.
+    /// Every release that is kept, even if its key has expired in the meantime.
     pub(super) const fn owed(&self) -> &VecDeque<Debt> {
         &self.owed
     }
 
-    /// Whether something still matters at `now`.
+    /// Whether there is a release whose key has not expired at `now`.
     pub(super) fn is_owed(&self, now: Moment) -> bool {
         self.owed.iter().any(|debt| now < debt.until)
     }
 
-    /// When it is sent again to a node that can be reached.
+    /// When they are sent again to a node that can be reached.
     pub(super) const fn retry_at(&self) -> Option<Moment> {
         self.retry_at
     }
 }
 
-/// The most releases that are kept for one node while it is away; their keys expire by themselves.
+/// The largest number of releases that are kept for a node that is away. Their keys expire anyway.
 const DEBTS_MAX: usize = 65_536;
 
-/// How long a node that can be reached and did not answer is left alone.
+/// The time until a release is repeated to a node that can be reached.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
     };
 
     #[test]
-    fn debts_are_bounded_and_go_with_their_keys() {
+    fn debts_are_bounded_and_end_with_their_keys() {
         let mut debts = Debts::default();
         for number in 1..=DEBTS_MAX as u64 + 1 {
             let name = Name::parse("a", "").unwrap();

@@ -1,4 +1,4 @@
-//! A writer that goes on as a reader, without anybody in between who wants the lock alone.
+//! A writer that continues as a reader. No exclusive owner gets the lock in between.
 
 use super::{
     CallId, Client, Hold, Patience,
@@ -15,12 +15,12 @@ use crate::{
 };
 
 impl<S: OwnerSource> Client<S> {
-    /// Asks the nodes to put a reader in the place of the holder of this lease. Each is asked once.
-    /// From now on the lease is not renewed: an extension would find another owner. `None` if its
-    /// owner has no place in a queue: then nobody reads.
+    /// Asks each node once to replace the holder of this lease by a reader. From now on the lease
+    /// is not renewed: an extension would find another owner. `None` in classic mode, which has no
+    /// readers.
     ///
     /// The caller takes the outcome and calls [`keep_reader`](Self::keep_reader), or releases the
-    /// lease: what the reader has is given back when the call is abandoned or has not won.
+    /// lease. If the call is abandoned or fails, the client releases the reader.
     pub fn downgrade(
         &mut self,
         lease: LeaseId,
@@ -28,31 +28,31 @@ impl<S: OwnerSource> Client<S> {
         now: Moment,
     ) -> Option<CallId> {
         let held = self.watchdog.lease(lease)?;
-        // The reader stands where the writer stood: those who wait came later, or are about to.
-        let place = Position::of(held.owner().as_bytes())?;
+        // The reader has the ticket of the writer.
+        let position = Position::of(held.owner().as_bytes())?;
         let kind = OwnerKind { is_shared: true, ..OwnerKind::of(held.owner()) };
         let terms = held.terms();
         let terms = terms.with_vote_timeout(patience(terms.ttl()));
-        // Unlike a lease from another process its end is known here, so it may heal as before.
+        // Unlike a lease from another process, its end is known here, so it may still heal.
         let (name, from, fenced) = (held.name().clone(), held.owner().clone(), held.fenced());
         let is_retired = true;
         mutate!(DowngradeStillRenews => let is_retired = false);
         if is_retired {
             self.watchdog.retire(lease);
         }
-        let owner = self.naming.next_owner(&place, &kind);
+        let owner = self.naming.next_owner(&position, &kind);
         let adopts = Some(Box::new(Adoption { from, owner, fenced }));
         let (wait, dialect) = (Wait::Never, Dialect::Queue);
         Some(self.acquire(Want { name, terms, kind, wait, dialect, adopts }, now))
     }
 
-    /// The call has won: the lease goes on as the reader's, with its own end, and what has stayed
-    /// with the writer is released on every node.
+    /// Takes the lease of the reader, which the call has acquired, with an end of its own. Releases
+    /// the writer on every node.
     ///
     /// # Errors
     ///
-    /// Why the lease ended before. Only what was held all the time is held still: the reader is
-    /// released, and the lease has to be.
+    /// Why the writer's lease has ended. A reader may only continue a lock that was held all the
+    /// time, so the client releases the reader, and the caller must release the lease.
     pub fn keep_reader(
         &mut self,
         call: CallId,

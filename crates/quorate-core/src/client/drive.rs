@@ -1,4 +1,4 @@
-//! What happens inside a client: each call is driven until it waits for something.
+//! Drives each call of a client until it waits for an input.
 
 use super::{
     About, Call, CallId, Client, Debt, Ended, Event, Purpose, Question,
@@ -45,15 +45,15 @@ impl<S: OwnerSource> Client<S> {
         id
     }
 
-    /// Waiting does not help any more: too many nodes deny us, or the client ends.
+    /// Gives up a call: too many nodes reject it, or the client closes.
     pub fn give_up(&mut self, id: CallId, now: Moment) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         call.handle_abandon();
         self.drive(id, now);
     }
 
-    /// One answer to one waiter.
-    pub(super) fn handle_heard(
+    /// Handles the reply to a command of a waiter.
+    pub(super) fn handle_waiter_reply(
         &mut self,
         node: usize,
         (question, command): (&Question, &Command),
@@ -69,16 +69,16 @@ impl<S: OwnerSource> Client<S> {
         self.drive(question.call, now);
     }
 
-    pub(super) fn tell_waiters(&mut self, tell: impl Fn(&mut Waiter), now: Moment) {
+    pub(super) fn update_waiters(&mut self, update: impl Fn(&mut Waiter), now: Moment) {
         for id in self.call_ids(|call| call.is_waiter() && call.ended().is_none()) {
             if let Some(waiter) = self.waiter_mut(id) {
-                tell(waiter);
+                update(waiter);
                 self.drive(id, now);
             }
         }
     }
 
-    /// Does what the machine of a call says until it waits.
+    /// Executes the outputs of a call until it waits for an input.
     pub(super) fn drive(&mut self, id: CallId, now: Moment) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let mut send = |call: &mut usize, node: usize, about, command| {
@@ -125,12 +125,12 @@ impl<S: OwnerSource> Client<S> {
             self.handle_ended(id, ended, now);
         }
         if let Some(set) = set {
-            self.look_at_set(set, now);
+            self.advance_set(set, now);
         }
         self.remove_if_done(id);
     }
 
-    /// What the outcome of a call means for its lease and its owner.
+    /// Applies the outcome of a call to its lease.
     fn handle_ended(&mut self, id: CallId, ended: Ended, now: Moment) {
         let Some(call) = self.calls.get(&id) else { return };
         match (call.purpose, ended) {
@@ -167,14 +167,14 @@ impl<S: OwnerSource> Client<S> {
         }
     }
 
-    /// The node has not answered a release.
+    /// Records a release that the node has not answered.
     pub(super) fn owe(&mut self, node: usize, debt: Option<Debt>, now: Moment) {
         if let (Some(debts), Some(debt)) = (self.debts.get_mut(node), debt) {
             debts.add(debt, now);
         }
     }
 
-    /// Sends again what the node has not answered.
+    /// Repeats the releases that the node has not answered.
     pub(super) fn pay_debts(&mut self, node: usize, now: Moment) {
         let (Some(debts), Some(outgoing)) = (self.debts.get_mut(node), self.outgoing.get_mut(node))
         else {
@@ -192,7 +192,7 @@ impl<S: OwnerSource> Client<S> {
         }
     }
 
-    /// In the order in which they began: the earliest asks first on a node that is back.
+    /// In the order in which the calls began: on a node that is back, the earliest one asks first.
     pub(super) fn call_ids(&self, which: impl Fn(&Call) -> bool) -> Vec<CallId> {
         self.calls.iter().filter(|(_, call)| which(call)).map(|(id, _)| *id).collect()
     }

@@ -1,4 +1,4 @@
-//! One held lease.
+//! A lease that a client holds.
 
 use super::round::Claim;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     terms::Terms,
 };
 
-/// Names a held lease of one client.
+/// Identifies a lease of one client.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct LeaseId(pub(super) u64);
 
@@ -26,14 +26,14 @@ pub enum Renewal {
     Off,
 }
 
-/// A lock that was acquired.
+/// A lock that was acquired, from which a lease is made.
 #[derive(Clone, Debug)]
 pub struct Won {
     /// The lock.
     pub name: Name,
-    /// Who holds it.
+    /// The owner that holds it.
     pub owner: Owner,
-    /// What it is renewed with.
+    /// The terms with which it is renewed.
     pub terms: Terms,
     /// Absent in classic mode.
     pub fenced: Option<FencedLease>,
@@ -41,15 +41,15 @@ pub struct Won {
     pub untaken: NodeSet,
     /// Whether it is renewed.
     pub renewal: Renewal,
-    /// When it ends.
+    /// When the lease ends.
     pub valid_until: Moment,
-    /// The holder's own limit.
+    /// The limit that the holder has set.
     pub hold_until: Moment,
-    /// From when on the nodes count its first ttl.
+    /// When its first ttl began.
     pub granted_at: Moment,
 }
 
-/// One held lease. It stays until its guard lets go, even after it is lost.
+/// A lease. It stays until its guard is dropped, even after it is lost.
 #[derive(Clone, Debug, Hash)]
 pub struct HeldLease {
     name: Name,
@@ -60,7 +60,7 @@ pub struct HeldLease {
     pub(super) lease: Lease,
     terms: Terms,
     longest: Terms,
-    /// Nodes that have a larger fence for it, and which: other entries of its identity have that.
+    /// The nodes that have a larger fence, which another entry of its identity has.
     above: Vec<(usize, Fence)>,
     is_extended: bool,
     is_retired: bool,
@@ -91,31 +91,31 @@ impl HeldLease {
         &self.name
     }
 
-    /// Who holds it.
+    /// The owner that holds it.
     #[must_use]
     pub const fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// Its fence; absent in classic mode.
+    /// Its fence. Absent in classic mode.
     #[must_use]
     pub const fn fenced(&self) -> Option<FencedLease> {
         self.fenced
     }
 
-    /// Its times.
+    /// Its deadlines.
     #[must_use]
     pub const fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// What it is renewed with.
+    /// The terms with which it is renewed.
     #[must_use]
     pub const fn terms(&self) -> Terms {
         self.terms
     }
 
-    /// The terms of the longest life that any node may have given the key.
+    /// The longest terms with which a node may have stored the key.
     #[must_use]
     pub const fn longest(&self) -> Terms {
         self.longest
@@ -127,21 +127,20 @@ impl HeldLease {
         self.renewal
     }
 
-    /// True once the holder was notified of the loss.
+    /// Whether the holder was notified of the loss.
     #[must_use]
     pub const fn is_loss_reported(&self) -> bool {
         self.is_loss_reported
     }
 
-    /// Nodes to which the owner was never sent. An extension may have made the key anew where it
-    /// never was.
+    /// Nodes to which the owner was never sent. An extension may have stored the key on any node.
     #[must_use]
     pub const fn untaken(&self) -> NodeSet {
         let is_spread = self.fenced.is_some() && self.is_extended;
         if is_spread { NodeSet::EMPTY } else { self.untaken }
     }
 
-    /// What a round about this lease is about.
+    /// The claim for a round about this lease.
     #[must_use]
     pub fn claim(&self, terms: Terms) -> Claim {
         let (name, owner) = (self.name.clone(), self.owner.clone());
@@ -149,7 +148,7 @@ impl HeldLease {
         Claim { name, owner, terms, from, untaken, fenced }
     }
 
-    /// What it is extended as.
+    /// The target of an extension.
     pub(super) fn target(&self) -> Target<'_> {
         Target { name: &self.name, owner: self.owner.clone(), ttl_ms: self.terms.ttl_ms() }
     }
@@ -158,15 +157,15 @@ impl HeldLease {
         self.renewal == Renewal::On && !self.is_loss_reported
     }
 
-    /// A node that lost the key takes it again.
+    /// Whether a node that has lost the key may store it again.
     pub(super) fn may_heal(&self) -> bool {
         self.fenced.is_some_and(FencedLease::may_heal)
     }
 
-    /// A node has extended it, and has this fence. If a majority of them have a larger one than the
-    /// lease, its identity has that, and the lease is renewed with it. Otherwise a node where an
-    /// entry with the larger fence came and went would count as one that another was granted since.
-    pub(super) fn note_stored(&mut self, node: usize, fence: Fence, quorum: usize) {
+    /// Records the fence of a node that has extended the lease. If a majority has a larger fence
+    /// than the lease, another entry of its identity has this fence, and the lease is renewed with
+    /// it. Otherwise a node where that entry came and went would refuse to store this lease again.
+    pub(super) fn record_fence(&mut self, node: usize, fence: Fence, quorum: usize) {
         let Some(fenced) = self.fenced.filter(|fenced| fence > fenced.fence()) else { return };
         mutate!(EntryFenceStays => return);
         if !matches!(group(&self.owner), Some(Group::Identity(_))) {
@@ -182,48 +181,49 @@ impl HeldLease {
         }
     }
 
-    /// From now on it is held like this.
+    /// Changes whether it is renewed, and its limit.
     pub(super) fn set_hold(&mut self, renewal: Renewal, hold_until: Moment) {
         self.renewal = renewal;
         self.lease.limit(hold_until);
     }
 
-    /// No extension leaves from now on: the lease is released or detached. An extension that came
-    /// after the release would take the key again for nobody.
+    /// Sends no extension from now on, because the lease is released or detached. An extension
+    /// after the release would store the key again without a holder.
     pub(super) const fn retire(&mut self) {
         self.is_retired = true;
     }
 
-    /// The same, if no extension was ever sent and at least half of the ttl is left. Returns
-    /// whether so.
+    /// Retires the lease if no extension was ever sent and at least half of the ttl is left.
+    /// Returns false otherwise.
     pub(super) fn retire_unextended(&mut self, now: Moment) -> bool {
         let half = self.terms.ttl().checked_div(2).unwrap_or_default();
-        let is_as_it_was = !self.is_extended && self.lease.remaining(now) >= half;
-        self.is_retired |= is_as_it_was;
-        is_as_it_was
+        let is_unchanged = !self.is_extended && self.lease.remaining(now) >= half;
+        self.is_retired |= is_unchanged;
+        is_unchanged
     }
 
-    /// An extension by the holder is about to leave: from now on it is renewed with these terms.
+    /// Records that the holder is about to send an extension. From now on the lease is renewed with
+    /// these terms.
     pub(super) fn extend_to(&mut self, terms: Terms, now: Moment) -> Result<Extension, LostReason> {
         self.check_extension(now)?;
         self.terms = terms;
         if terms.ttl() > self.longest.ttl() {
             self.longest = terms;
         }
-        Ok(self.note_extension(&terms, now))
+        Ok(self.record_extension(&terms, now))
     }
 
-    /// An extension by the watchdog is about to leave, if it can be of use.
+    /// Records that the watchdog is about to send an extension. `None` if it would be useless.
     pub(super) fn renew(&mut self, terms: &Terms, now: Moment) -> Option<Extension> {
         let can_grow = self.check_extension(now).is_ok() && self.lease.can_grow();
-        can_grow.then(|| self.note_extension(terms, now))
+        can_grow.then(|| self.record_extension(terms, now))
     }
 
     fn check_extension(&self, now: Moment) -> Result<(), LostReason> {
         if self.is_retired { Err(LostReason::ShutDown) } else { self.lease.check(now) }
     }
 
-    fn note_extension(&mut self, terms: &Terms, now: Moment) -> Extension {
+    fn record_extension(&mut self, terms: &Terms, now: Moment) -> Extension {
         self.is_extended = true;
         self.lease.handle_extension_sent(terms, now)
     }

@@ -1,4 +1,4 @@
-//! What a client does with the leases that it holds.
+//! The operations of a client on its leases.
 
 use super::{
     CallId, Client, Hold, Patience, Purpose,
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl<S: OwnerSource> Client<S> {
-    /// Extends a lease, as its holder asks.
+    /// Extends a lease at the request of its holder.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl<S: OwnerSource> Client<S> {
         Ok(self.begin_round(claim, Machine::Renew(machine), purpose, now))
     }
 
-    /// Asks whether the nodes still have the lease.
+    /// Checks whether the nodes still have the lease.
     pub fn verify(
         &mut self,
         lease: LeaseId,
@@ -48,7 +48,8 @@ impl<S: OwnerSource> Client<S> {
         Some(self.begin_round(claim, machine, Purpose::Verify(lease), now))
     }
 
-    /// The guard is gone: releases the lease. Every extension is queued by now, or never leaves.
+    /// Releases a lease whose guard was dropped. Its extensions were queued before, or are never
+    /// sent.
     pub fn release(
         &mut self,
         lease: LeaseId,
@@ -59,7 +60,7 @@ impl<S: OwnerSource> Client<S> {
         Some(self.release_held(&held, patience, now))
     }
 
-    /// Releases a lease that the client has let go of, or has lost.
+    /// Releases a lease that was removed from the watchdog or lost.
     pub fn release_held(
         &mut self,
         held: &HeldLease,
@@ -72,15 +73,16 @@ impl<S: OwnerSource> Client<S> {
         self.ask(claim, machine, now)
     }
 
-    /// The lease goes on without this client: nothing about it is sent or heard any more.
+    /// Removes a lease that continues in another process. The client sends nothing about it any
+    /// more and ignores pushes about it.
     pub fn leave(&mut self, lease: LeaseId) -> Option<HeldLease> {
         let held = self.watchdog.remove_lease(lease)?;
         self.registry.forget(held.owner());
         Some(held)
     }
 
-    /// The same, and it goes on as `owner`, who has adopted it. Releases what has stayed with the
-    /// owner of before, and its places in the queue.
+    /// Removes a lease that `owner` has adopted. Releases the earlier owner on all nodes, including
+    /// its positions in queues.
     pub fn leave_as(&mut self, lease: LeaseId, owner: &Owner) -> Option<HeldLease> {
         let held = self.leave(lease)?;
         self.registry.forget(owner);
@@ -90,18 +92,18 @@ impl<S: OwnerSource> Client<S> {
         Some(held)
     }
 
-    /// No extension of the lease leaves from now on. It is still held.
+    /// Sends no extension of the lease from now on. The lease is still held.
     pub fn retire(&mut self, lease: LeaseId) {
         self.watchdog.retire(lease);
     }
 
-    /// The same, if the nodes have the lease just as it was granted, and at least half of its ttl
-    /// is left. Returns whether so.
+    /// Retires the lease if no extension was ever sent and at least half of its ttl is left.
+    /// Returns false otherwise.
     pub fn retire_unextended(&mut self, lease: LeaseId, now: Moment) -> bool {
         self.watchdog.retire_unextended(lease, now)
     }
 
-    /// Says whether the holder may act at `now`. Once it may not, it never may again.
+    /// Checks whether the holder may act at `now`. A lost lease stays lost.
     ///
     /// # Errors
     ///
@@ -110,23 +112,23 @@ impl<S: OwnerSource> Client<S> {
         self.watchdog.check(lease, now)
     }
 
-    /// The lease is gone. Returns the first reason that is known.
+    /// Records that the lease is lost. Returns the first known reason.
     pub fn lose(&mut self, lease: LeaseId, reason: LostReason) -> LostReason {
         self.watchdog.lose(lease, reason)
     }
 
-    /// Looks after what a call has won.
+    /// Takes the lock that a call has acquired as a lease, and renews it from now on.
     pub fn keep(&mut self, call: CallId, hold: Hold, now: Moment) -> Option<LeaseId> {
         let won = self.calls.get(&call)?.won(hold)?;
         Some(self.watchdog.keep(won, now))
     }
 
-    /// From now on the lease is held like this; an earlier limit stays.
+    /// Changes how long the lease is held. An earlier limit stays.
     pub fn set_hold(&mut self, lease: LeaseId, hold: Hold) {
         self.watchdog.set_hold(lease, hold.renewal, hold.until);
     }
 
-    /// Loses everything that is held, and releases it.
+    /// Ends all leases and releases them.
     pub fn release_all(&mut self, patience: Patience<'_>, now: Moment) {
         for held in self.watchdog.lose_all(LostReason::ShutDown) {
             let call = self.release_held(&held, patience, now);
@@ -135,7 +137,7 @@ impl<S: OwnerSource> Client<S> {
     }
 }
 
-/// The claim of a lease, with the longest life that any node may have given it.
+/// The claim of a lease, with the longest terms with which a node may have stored it.
 fn longest_claim(held: &HeldLease, patience: Patience<'_>) -> (Claim, Terms) {
     let longest = held.longest();
     let terms = longest.with_vote_timeout(patience(longest.ttl()));

@@ -1,7 +1,7 @@
-//! What waits to be sent to one node, in its order.
+//! The commands that wait to be sent to one node, in their order.
 //!
-//! Commands that wait together leave as one batch. Commands about the same lock keep their order: a
-//! batch ends before a name repeats, so a release never overtakes a request of its owner.
+//! Commands that wait together are sent as one batch. Commands about the same lock keep their
+//! order: a batch ends before a name repeats, so a release never overtakes a request of its owner.
 
 use std::{collections::VecDeque, slice};
 
@@ -12,10 +12,10 @@ use crate::{
     moment::Moment,
 };
 
-/// Whether a node takes a command as an entry of a batch.
+/// Whether a node accepts a command as an entry of a batch.
 pub type Joins = fn(&Command) -> bool;
 
-/// What waits to be sent to one node.
+/// The commands that wait to be sent to one node.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Outgoing {
     queue: VecDeque<Transmit>,
@@ -24,45 +24,45 @@ pub(super) struct Outgoing {
 /// One command, and what it is about.
 #[derive(Clone, Debug, Hash)]
 pub struct Transmit {
-    /// Comes back with the answer.
+    /// Is passed back with the reply.
     pub about: About,
-    /// Each connection puts in its own session.
+    /// The command. Each connection inserts its own session.
     pub command: Command,
 }
 
 /// What a command is about.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum About {
-    /// A question of one waiter, or what it says.
+    /// A node call of a waiter.
     Waiter(Question),
-    /// A question of a round.
+    /// A command of a round.
     Round(CallId),
     /// Renewals of several leases.
     Renewals(BatchId),
-    /// The release of a grant that nobody wants.
+    /// The release of a grant that no waiter wants.
     Orphan,
-    /// A release that was not answered before, and matters until then.
+    /// A repeated release. The key expires at this moment.
     Debt(Moment),
     /// The entries of a batch, in its order. No entry is a batch.
     Batch(Box<[Self]>),
 }
 
-/// What a waiter says to a node.
+/// A node call of a waiter.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Question {
     /// The waiter.
     pub call: CallId,
-    /// What it says.
+    /// The node call.
     pub node_call: NodeCall,
-    /// When.
+    /// When it was sent.
     pub sent_at: Moment,
-    /// The node may not know the owner before this.
+    /// Whether it is the first command to the node about this owner.
     pub is_first: bool,
 }
 
 impl About {
-    /// Each entry of a batch with its own answer; any other command is its only entry. `None` is no
-    /// usable answer, and a reply of another length is none for any entry.
+    /// Each entry of a batch with its own reply. Any other command is its only entry. `None`: there
+    /// was no usable reply. A batch reply of another length is unusable for all entries.
     pub fn entries<'a>(
         &'a self,
         command: &'a Command,
@@ -93,7 +93,7 @@ impl Outgoing {
         self.queue.is_empty()
     }
 
-    /// Takes the commands that can leave together: a batch, or a single command as it is.
+    /// Takes the commands that can be sent together: a batch, or a single command.
     pub(super) fn pop(&mut self, joins: Joins) -> Option<Transmit> {
         let count = self.batch_len(joins);
         mutate!(OnlyFirstSent if count > 1 => return self.queue.drain(..count).next());
@@ -105,14 +105,14 @@ impl Outgoing {
         }
         let single = self.queue.drain(..count).next();
         if single.is_none() {
-            // A burst should not cost memory for ever.
+            // Frees the memory of a burst.
             self.queue.shrink_to(QUEUE_KEPT);
         }
         single
     }
 
-    /// How many of the next commands can leave together. Heartbeats of one lock may: they have
-    /// different owners, and many waiters of one lock should cost one command.
+    /// The number of next commands that can be sent together. Heartbeats for the same lock can:
+    /// they have different owners, and many waiters of one lock should cost one command.
     fn batch_len(&self, joins: Joins) -> usize {
         let mut are_heartbeats = true;
         for (at, Transmit { command, .. }) in self.queue.iter().enumerate() {
@@ -133,7 +133,7 @@ impl Outgoing {
     }
 }
 
-/// Room that is kept for this many commands when none waits.
+/// The capacity that is kept when no command waits.
 const QUEUE_KEPT: usize = 64;
 
 #[cfg(test)]

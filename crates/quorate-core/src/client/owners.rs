@@ -1,4 +1,4 @@
-//! The names under which a client asks for locks.
+//! The owners as which a client requests locks.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,16 +12,16 @@ use crate::{
     tickets::Tickets,
 };
 
-/// What kind of owner asks for a lock.
+/// The kind of an owner.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct OwnerKind {
-    /// It shares the lock with others of its kind.
+    /// Whether it is a reader.
     pub is_shared: bool,
-    /// Whose entry it is, if the lock is reentrant.
+    /// The identity of an entry of a reentrant lock.
     pub identity: Option<Arc<str>>,
-    /// By which other processes find its lease again.
+    /// The tag by which other processes find its lease.
     pub tag: Option<Tag>,
-    /// How it is shown to people, if not like its client.
+    /// The text that people see in place of the client's description.
     pub label: Option<Arc<str>>,
 }
 
@@ -36,56 +36,56 @@ impl OwnerKind {
     }
 }
 
-/// Names owners that nobody has had before.
+/// Creates owners that were never used before.
 pub trait Owners {
     /// The client.
     fn client(&self) -> ClientId;
 
-    /// A ticket for a caller that came at `came_at`, once enough nodes have told their time. All
-    /// members of a set get the same one.
+    /// A ticket for a caller that came at `started_at`, if enough nodes have reported their time.
+    /// All members of a set get the same ticket.
     fn draw_ticket(&mut self, started_at: Moment, set: Option<CallId>) -> Option<u64>;
 
-    /// An owner with this place in the queue.
-    fn next_owner(&mut self, place: &Position, kind: &OwnerKind) -> Owner;
+    /// An owner with this position in the queue.
+    fn next_owner(&mut self, position: &Position, kind: &OwnerKind) -> Owner;
 
-    /// An owner for nodes that have no queue.
+    /// An owner for classic mode, which has no queue.
     fn next_plain_owner(&mut self, kind: &OwnerKind) -> Owner;
 
-    /// For random delays.
+    /// A seed for random delays.
     fn draw_seed(&mut self) -> u64;
 }
 
-/// Where the names of owners come from: numbers that are never used twice, and secrets.
+/// Creates owners from numbers that are never used twice, and secrets.
 pub trait OwnerSource {
-    /// An owner with this place in the queue that nobody has had before.
-    fn next_owner(&mut self, place: &Position, kind: &OwnerKind) -> Owner;
+    /// A new owner with this position in the queue.
+    fn next_owner(&mut self, position: &Position, kind: &OwnerKind) -> Owner;
 
-    /// The same, without a place.
+    /// A new owner for classic mode.
     fn next_plain_owner(&mut self, kind: &OwnerKind) -> Owner;
 
-    /// The ticket that is used instead of the one that was drawn.
+    /// The ticket to use instead of the one that was drawn.
     fn ticket(&mut self, drawn: u64) -> u64 {
         drawn
     }
 }
 
-/// How a client names its owners.
+/// The source of owners and tickets of a client.
 #[derive(Clone, Debug)]
 pub struct Naming<S> {
     /// The client.
     pub client: ClientId,
-    /// By the time of the nodes.
+    /// Tickets by the time of the nodes.
     pub tickets: Tickets,
-    /// Those of the sets that are waited for.
+    /// The tickets of sets that are not held yet.
     pub(super) of_sets: BTreeMap<CallId, u64>,
-    /// Numbers and secrets.
+    /// The source of numbers and secrets.
     pub source: S,
     /// For random delays.
     pub jitter: Jitter,
 }
 
 impl<S: OwnerSource> Naming<S> {
-    /// An owner that takes the place of another holder, and never stands in the queue.
+    /// An owner that replaces another holder and is never queued.
     pub fn next_holder(
         &mut self,
         dialect: Dialect,
@@ -118,8 +118,8 @@ impl<S: OwnerSource> Owners for Naming<S> {
         Some(ticket)
     }
 
-    fn next_owner(&mut self, place: &Position, kind: &OwnerKind) -> Owner {
-        self.source.next_owner(place, kind)
+    fn next_owner(&mut self, position: &Position, kind: &OwnerKind) -> Owner {
+        self.source.next_owner(position, kind)
     }
 
     fn next_plain_owner(&mut self, kind: &OwnerKind) -> Owner {

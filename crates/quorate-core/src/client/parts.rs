@@ -1,4 +1,4 @@
-//! A look into a client, for a search of all of its states.
+//! Exposes the parts of a client to an exhaustive search of its states.
 
 use std::hash::Hash;
 
@@ -9,9 +9,9 @@ use super::{
 };
 use crate::{moment::Moment, queue::Push, round::RoundKind};
 
-/// Takes in the parts of a client. Two clients behave alike up to the numbers of the nodes if
-/// their parts are equal, as long as the search chooses the tickets and owners, no lease is renewed
-/// by the schedule, and the wall clock does not jump.
+/// Receives the parts of a client. Two clients with equal parts behave alike, except for the
+/// numbers of the nodes, if the search chooses tickets and owners, the schedule renews no lease,
+/// and the wall clock does not jump.
 pub trait Observer {
     /// A part that belongs to no single node. It may contain sets of nodes.
     fn whole(&mut self, part: &impl Hash);
@@ -19,8 +19,8 @@ pub trait Observer {
     /// A part that belongs to one node.
     fn of_node(&mut self, node: usize, part: &impl Hash);
 
-    /// A part that makes no difference by itself: a name, a count, when something is sent again to
-    /// a node that can be reached, or what is over.
+    /// A part that makes no difference by itself: a name, a count, the time of a repetition to a
+    /// node that can be reached, or something that has ended.
     fn detail(&mut self, part: &impl Hash);
 
     /// When the timer of the last part is due.
@@ -28,9 +28,9 @@ pub trait Observer {
 }
 
 impl<S> Client<S> {
-    /// Shows every part that the next inputs may depend on.
+    /// Reports every part on which the effect of the next inputs may depend.
     ///
-    /// Left out are constants and indexes, and tickets: a search chooses them.
+    /// Leaves out constants, indexes and tickets, which a search chooses itself.
     pub fn observe(&self, to: &mut impl Observer) {
         let Self {
             config: _,
@@ -61,7 +61,7 @@ impl<S> Client<S> {
         }
     }
 
-    /// Whether the answer of a node can still make a difference.
+    /// Whether the reply of a node can still make a difference.
     #[must_use]
     pub fn awaits(&self, node: usize, about: &About) -> bool {
         match about {
@@ -91,7 +91,7 @@ impl<S> Client<S> {
         self.debts.get(node).is_some_and(|debts| debts.is_owed(now))
     }
 
-    /// Whether an owner still waits or holds, for all that the client knows.
+    /// Whether an owner waits or holds a lock, as far as the client knows.
     #[must_use]
     pub fn knows_owners(&self) -> bool {
         !self.registry.is_empty()
@@ -105,7 +105,7 @@ impl<S> Client<S> {
 }
 
 impl Call {
-    /// Nothing is left to decide: only answers are to come.
+    /// Whether nothing remains to be decided and only replies are outstanding.
     fn is_settled(&self) -> bool {
         let is_release = matches!(&self.work, Work::Round(round)
             if round.machine().kind() == RoundKind::Release);
@@ -116,8 +116,8 @@ impl Call {
     fn observe(&self, to: &mut impl Observer) {
         let Self { work, purpose, started_at, caller, open, due, reported } = self;
         to.whole(&caller);
-        // `started_at` only sets when a lease is renewed next, and `open` follows from what is
-        // on the way.
+        // `started_at` only determines when a lease is renewed next, and `open` follows from the
+        // commands in transit.
         to.detail(&(started_at, open, purpose, due, reported));
         match work {
             Work::Acquire(waiter) => waiter.observe(self.is_settled(), to),

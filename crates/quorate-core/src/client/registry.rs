@@ -1,4 +1,4 @@
-//! The owners of a client, and where news about them go.
+//! The owners of a client, and the routing of pushes about them.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -8,11 +8,11 @@ use crate::{
     queue::{Push, PushKind},
 };
 
-/// What each owner of a client is about. `W` names a waiter.
+/// The owners of a client that wait for a lock or hold one. `W` identifies a waiter.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Registry<W> {
     owners: BTreeMap<Owner, Claimant<W>>,
-    /// How many of them wait for each lock.
+    /// The number of owners that wait for each lock.
     waiting: BTreeMap<Name, usize>,
 }
 
@@ -22,14 +22,14 @@ enum Claimant<W> {
     Holds,
 }
 
-/// Where a push goes.
+/// What to do with a push.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Route<W> {
-    /// To this waiter.
+    /// Pass it to this waiter.
     Waiter(W),
-    /// Nowhere: the owner holds the lock already, or the lease may be another process's by now.
+    /// Ignore it: the owner holds the lock already, or another process may have the lease now.
     Ignore,
-    /// The grant is nobody's: it is to be released, so that the next waiter gets the lock.
+    /// Release the grant, which nothing here waits for, so that the next waiter gets the lock.
     Release,
 }
 
@@ -40,42 +40,42 @@ impl<W> Default for Registry<W> {
 }
 
 impl<W: Clone> Registry<W> {
-    /// The owner waits for the lock.
+    /// Records that the owner waits for the lock.
     pub(super) fn wait(&mut self, owner: &Owner, name: &Name, waiter: W) {
         let count = self.waiting.entry(name.clone()).or_default();
         *count = count.saturating_add(1);
         self.set(owner, Some(Claimant::Waits(name.clone(), waiter)));
     }
 
-    /// The owner holds a lock, or is about to.
+    /// Records that the owner holds a lock or is about to.
     pub(super) fn hold(&mut self, owner: &Owner) {
         self.set(owner, Some(Claimant::Holds));
     }
 
-    /// Nobody wants anything for this owner any more.
+    /// Removes the owner: the client does not use it any more.
     pub(super) fn forget(&mut self, owner: &Owner) {
         self.set(owner, None);
     }
 
-    /// True if no owner waits or holds.
+    /// Whether no owner waits or holds a lock.
     pub(super) fn is_empty(&self) -> bool {
         self.owners.is_empty() && self.waiting.is_empty()
     }
 
-    /// True if an owner of this client waits for the lock.
+    /// Whether an owner of this client waits for the lock.
     #[must_use]
     pub(super) fn is_awaited(&self, name: &Name) -> bool {
         self.waiting.contains_key(name)
     }
 
-    /// Where a push goes.
+    /// What to do with a push.
     #[must_use]
     pub(super) fn route(&self, push: &Push) -> Route<W> {
         mutate!(OrphansKept if !self.owners.contains_key(&push.owner) => return Route::Ignore);
         match self.owners.get(&push.owner) {
             Some(Claimant::Waits(_, waiter)) => Route::Waiter(waiter.clone()),
             Some(Claimant::Holds) => Route::Ignore,
-            // Only what was just granted to a waiter that has gone is nobody's.
+            // Only a new grant to a waiter that has gone must be released.
             None if push.kind == PushKind::Inquired => Route::Ignore,
             None => Route::Release,
         }
@@ -131,8 +131,12 @@ mod tests {
         registry.hold(&owner(2));
         assert_eq!(route(&registry, 2, PushKind::Granted), Route::Ignore, "it holds the lock");
         registry.forget(&owner(1));
-        assert_eq!(route(&registry, 1, PushKind::Granted), Route::Release, "nobody wants it");
-        assert_eq!(route(&registry, 1, PushKind::Inquired), Route::Ignore, "another may hold it");
+        assert_eq!(route(&registry, 1, PushKind::Granted), Route::Release, "no waiter wants it");
+        assert_eq!(
+            route(&registry, 1, PushKind::Inquired),
+            Route::Ignore,
+            "another process may hold it"
+        );
     }
 
     #[test]
@@ -147,6 +151,6 @@ mod tests {
         registry.forget(&owner(2));
         assert!(!registry.is_awaited(&name()));
         registry.forget(&owner(1));
-        assert!(registry.is_empty(), "nothing is left");
+        assert!(registry.is_empty(), "no owner is registered");
     }
 }

@@ -1,5 +1,4 @@
-//! One question to all nodes about one owner: may it keep the lock, has it the
-//! lock, or does it give it back?
+//! One command to all nodes about one owner: extend its lease, check it, or release it.
 
 use std::collections::VecDeque;
 
@@ -16,43 +15,42 @@ use crate::{
     terms::Terms,
 };
 
-/// What a round is about.
+/// The lease that a round is about.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// The lock.
     pub name: Name,
-    /// For whom.
+    /// The owner.
     pub owner: Owner,
-    /// For how long, and how long silent nodes are waited for.
+    /// Its ttl and the vote timeout.
     pub terms: Terms,
-    /// The owner whose lease goes on as `owner`, if it does.
+    /// The owner that `owner` replaces, if it adopts a lease.
     pub from: Option<Owner>,
-    /// Nodes to which the owner was never sent: they have nothing to give back.
+    /// Nodes to which the owner was never sent. They have nothing to release.
     pub untaken: NodeSet,
     /// Absent in classic mode.
     pub fenced: Option<FencedLease>,
 }
 
-/// One of the machines that ask every node once.
+/// A state machine that asks every node once.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Machine {
     /// Extends a lease.
     Renew(Renew),
-    /// Releases a lease, or asks whether it is held.
+    /// Releases a lease, or checks whether the nodes have it.
     Round(Round),
 }
 
 /// How a round ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ended {
-    /// Of an extension.
+    /// The outcome of an extension.
     Renew(renew::Outcome),
-    /// Of anything else.
+    /// The outcome of a release or a check.
     Round(RoundKind, RoundOutcome),
 }
 
-/// One round. It lives until every node has answered or was given up, whatever becomes of the
-/// caller.
+/// One round. It exists until every node has answered or timed out, even if the caller has gone.
 #[derive(Clone, Debug)]
 pub struct QuorumRound {
     claim: Claim,
@@ -64,16 +62,16 @@ pub struct QuorumRound {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub enum Output {
-    /// Send this, or say at once that it cannot be sent.
+    /// Send this command, or report immediately that it cannot be sent.
     Send {
-        /// To which node.
+        /// The node.
         node: usize,
-        /// Each connection puts in its own session.
+        /// The command. Each connection inserts its own session.
         command: Command,
     },
-    /// Call `handle_timeout` at this moment; an answer may come first.
+    /// Call `handle_timeout` at this moment, unless a reply comes first.
     Until(Moment),
-    /// Nothing to do until another answer comes, if one does.
+    /// Nothing to do until another reply comes, if one does.
     Idle,
 }
 
@@ -84,19 +82,19 @@ impl QuorumRound {
         Self { claim, machine, unsent: VecDeque::new() }
     }
 
-    /// What it is about.
+    /// The lease that it is about.
     #[must_use]
     pub const fn claim(&self) -> &Claim {
         &self.claim
     }
 
-    /// The machine that decides.
+    /// The state machine.
     #[must_use]
     pub const fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// The next thing to do.
+    /// The next output.
     pub fn poll_output(&mut self, config: &Config) -> Output {
         loop {
             if let Some((node, kind)) = self.unsent.pop_front() {
@@ -112,7 +110,8 @@ impl QuorumRound {
         }
     }
 
-    /// What a node answered; `None` is no usable answer.
+    /// Handles the reply of a node. `None`: there was no usable reply. Returns the debt of a
+    /// release without a reply.
     pub fn handle_answer(
         &mut self,
         config: &Config,
@@ -131,7 +130,7 @@ impl QuorumRound {
         is_owed.then(|| Debt::new(command, self.claim.terms, config, now))
     }
 
-    /// The moment of [`Output::Until`] has come.
+    /// Handles the moment of [`Output::Until`].
     pub fn handle_timeout(&mut self, now: Moment) {
         match &mut self.machine {
             Machine::Renew(machine) => machine.handle_timeout(now),
@@ -146,7 +145,7 @@ impl QuorumRound {
         match (kind, from) {
             (RoundKind::Release, _) => Dialect::of(*fenced).release(name.clone(), owner),
             (RoundKind::Extend, None) => builder.extend(&[(target(owner), *fenced)]),
-            // A lease that goes on as another owner is extended by that.
+            // An adoption extends the lease.
             (RoundKind::Extend, Some(from)) => builder.adopt(target(owner), from),
             (RoundKind::Check, _) => Command::Check { name: name.clone(), owner },
         }
@@ -154,7 +153,7 @@ impl QuorumRound {
 }
 
 impl Machine {
-    /// How it ended, as soon as that is certain.
+    /// The outcome, as soon as it is certain.
     #[must_use]
     pub fn ended(&self) -> Option<Ended> {
         match self {
@@ -165,7 +164,7 @@ impl Machine {
         }
     }
 
-    /// The votes so far, as evidence.
+    /// The votes so far.
     #[must_use]
     pub const fn tally(&self) -> &Tally {
         match self {
@@ -174,7 +173,7 @@ impl Machine {
         }
     }
 
-    /// What it asks of the nodes.
+    /// The kind of the round.
     #[must_use]
     pub const fn kind(&self) -> RoundKind {
         match self {

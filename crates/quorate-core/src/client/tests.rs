@@ -50,7 +50,7 @@ fn id() -> ClientId {
     ClientId::from_random([7; 20])
 }
 
-/// A client of three nodes that are up and have told their time.
+/// A client of three nodes that are up and have reported their time.
 fn client() -> Client<Numbers> {
     let config =
         Config { client: id(), nodes: NODES, has_sessions: true, max_ttl: Duration::from_secs(60) };
@@ -186,7 +186,7 @@ fn heartbeats_that_are_due_together_travel_together_and_are_answered_one_by_one(
         client.take_outcome(calls[0]),
         Some(Ended::Acquire(acquire::Outcome::Held { .. }))
     ));
-    assert_eq!(client.take_outcome(calls[1]), None, "it goes on waiting");
+    assert_eq!(client.take_outcome(calls[1]), None, "it still waits");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn release_without_an_answer_is_owed() {
         (0..NODES).map(|node| sent(client, node).len()).collect()
     };
     client.handle_timeout(Duration::ZERO, &patience, at(12));
-    assert_eq!(debts(&mut client), [0, 0, 0], "the nodes are left alone for a while");
+    assert_eq!(debts(&mut client), [0, 0, 0], "the releases are repeated only later");
     client.handle_down(2, false, at(12));
     let retry_at = client.poll_timeout().expect("they are asked again");
     client.handle_timeout(Duration::ZERO, &patience, retry_at);
@@ -251,7 +251,7 @@ fn entry_that_fails_in_a_batch_fails_alone() {
         let [Transmit { about: About::Debt(_), command: Command::Release { name, .. } }] =
             &sent(&mut client, node)[..]
         else {
-            panic!("one release is owed")
+            panic!("there is one debt")
         };
         assert_eq!(name.as_str(), "b");
     }
@@ -315,7 +315,7 @@ fn shutdown_releases_what_is_held_and_what_was_lost_while_its_guard_is_there() {
     assert_eq!(client.take_outcome(late), abandoned, "no lock is won after the end");
 }
 
-/// The owner under which a lease goes on is put in the place of its holder by an adoption.
+/// An adoption replaces the holder of a lease by another owner.
 fn rename(client: &mut Client<Numbers>, lease: LeaseId) -> (CallId, Owner) {
     let held = client.lease(lease).expect("it is held");
     let (from, fenced, owner) = (held.owner().clone(), held.fenced(), Owner::new(&id(), 99, "me"));

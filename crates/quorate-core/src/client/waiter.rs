@@ -1,4 +1,4 @@
-//! One call that acquires a lock: its owners, its commands and its position.
+//! One call that acquires a lock: its owners, its commands and its position in the queue.
 
 use std::collections::VecDeque;
 
@@ -18,43 +18,42 @@ use crate::{
     terms::Terms,
 };
 
-/// What is wanted.
+/// A request for a lock.
 #[derive(Clone, Debug)]
 pub struct Want {
     /// The lock.
     pub name: Name,
-    /// For how long, and how long silent nodes are waited for.
+    /// The ttl and the vote timeout.
     pub terms: Terms,
-    /// By whom.
+    /// The kind of owner that requests it.
     pub kind: OwnerKind,
-    /// Once, or until its turn comes.
+    /// Whether it tries once or waits in the queue.
     pub wait: Wait,
-    /// How nodes are asked.
+    /// Default or classic mode.
     pub dialect: Dialect,
-    /// The lease that is taken over, if one is. That is tried once, and needs no place in a queue.
+    /// The lease to adopt, if any. An adoption is tried once and needs no position in a queue.
     pub adopts: Option<Box<Adoption>>,
 }
 
-/// One call. It lives until every node has answered or was given up, whatever becomes of the
-/// caller.
+/// One call. It exists until every node has answered or timed out, even if the caller has gone.
 #[derive(Clone, Debug)]
 pub struct Waiter {
     want: Want,
-    /// The set that it is a member of, if it is one of several.
+    /// The set of which it is a member, if any.
     set: Option<CallId>,
     machine: Acquire,
     started_at: Moment,
-    /// Its place in the queue, once the nodes have told their time.
-    place: Option<Position>,
-    /// The last one is that of today. Those before it are dropped once they are forgotten.
+    /// Its position in the queue, once the nodes have reported their time.
+    position: Option<Position>,
+    /// The last one is the current one. Earlier ones are dropped once they were released.
     incarnations: VecDeque<Incarnation>,
-    /// How many were dropped.
+    /// The number of incarnations that were dropped.
     dropped: u32,
-    to_do: VecDeque<Step>,
-    is_end_noted: bool,
+    steps: VecDeque<Step>,
+    is_end_added: bool,
 }
 
-/// An output in short form. The command is built when it leaves, which keeps waiters small.
+/// An output in short form. The command is built when it is sent, which keeps waiters small.
 #[derive(Clone, Debug)]
 enum Step {
     Wait(Owner),
@@ -63,12 +62,12 @@ enum Step {
     Send { node: usize, node_call: NodeCall, is_first: bool },
 }
 
-/// One owner under which the lock is asked for. After a withdrawal the call goes on under a new
-/// one, since a late release must never hit a new grant.
+/// One owner that requests the lock. After a withdrawal the call continues as a new owner, because
+/// a late release must never remove a new grant.
 #[derive(Clone, Debug, Hash)]
 struct Incarnation {
     owner: Owner,
-    /// Where it may be known. Elsewhere it has nothing to give back.
+    /// The nodes that may know it. On others it has nothing to release.
     sent: NodeSet,
     is_forgotten: bool,
 }
@@ -83,32 +82,32 @@ impl Incarnation {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub enum Output {
-    /// Pushes about this owner go to the waiter from now on.
+    /// Route pushes about this owner to the waiter from now on.
     Wait(Owner),
-    /// The owner holds the lock: news about it are no news.
+    /// The owner holds the lock. Ignore pushes about it.
     Hold(Owner),
-    /// Pushes about this owner do not go to the waiter any more.
+    /// Do not route pushes about this owner to the waiter any more.
     Forget(Owner),
-    /// Send this, or say at once that it cannot be sent.
+    /// Send this command, or report immediately that it cannot be sent.
     Send {
-        /// To which node.
+        /// The node.
         node: usize,
-        /// What it is about.
+        /// The node call of the command.
         node_call: NodeCall,
-        /// The node may not know the owner before this.
+        /// Whether this is the first command to the node about this owner.
         is_first: bool,
-        /// Each connection puts in its own session.
+        /// The command. Each connection inserts its own session.
         command: Command,
     },
-    /// Call `handle_timeout` at this moment; something else may come first.
+    /// Call `handle_timeout` at this moment, unless another input comes first.
     Until(Moment),
-    /// Nothing to do any more.
+    /// Nothing more to do.
     Idle,
 }
 
 impl Waiter {
-    /// Starts at `now`, before the first byte is sent. `up` are the nodes that can be reached.
-    /// Pushes about its [owner](Self::owner) go to it from now on.
+    /// Starts at `now`, before the first byte is sent. `up` are the nodes that can be reached. The
+    /// caller routes pushes about its [owner](Self::owner) to it from now on.
     #[must_use]
     pub fn start(
         want: Want,
@@ -131,37 +130,37 @@ impl Waiter {
             set,
             machine,
             started_at: now,
-            place: None,
-            to_do: VecDeque::new(),
+            position: None,
+            steps: VecDeque::new(),
             incarnations: VecDeque::with_capacity(1),
             dropped: 0,
-            is_end_noted: false,
+            is_end_added: false,
         };
-        waiter.place = waiter.draw_place(owners);
-        // Without a place it is only an entry in the client's own books, and is never sent.
+        waiter.position = waiter.draw_position(owners);
+        // Without a position this owner is only registered in the client, and never sent.
         let owner = waiter.next_owner(owners);
         waiter.incarnations.push_back(Incarnation::new(owner));
         waiter
     }
 
-    /// What it asks nodes for.
+    /// The state machine of the acquire.
     #[must_use]
     pub const fn machine(&self) -> &Acquire {
         &self.machine
     }
 
-    /// The set that it is a member of.
+    /// The set of which it is a member.
     pub(super) const fn set(&self) -> Option<CallId> {
         self.set
     }
 
-    /// What is wanted.
+    /// The request.
     #[must_use]
     pub const fn want(&self) -> &Want {
         &self.want
     }
 
-    /// When its caller came.
+    /// When the call started.
     #[must_use]
     pub const fn started_at(&self) -> Moment {
         self.started_at
@@ -170,25 +169,25 @@ impl Waiter {
     /// Its ticket, once it has one.
     #[must_use]
     pub fn ticket(&self) -> Option<u64> {
-        self.place.map(|place| place.ticket)
+        self.position.map(|position| position.ticket)
     }
 
-    /// The owner of today.
+    /// The current owner.
     #[must_use]
     pub fn owner(&self) -> &Owner {
         &self.current().owner
     }
 
-    /// Nodes to which the owner of today was never sent.
+    /// Nodes to which the current owner was never sent.
     #[must_use]
     pub fn untaken(&self) -> NodeSet {
         NodeSet::all(self.machine.nodes()).without(self.current().sent)
     }
 
-    /// The next thing to do.
+    /// The next output.
     pub fn poll_output(&mut self, config: &Config, owners: &mut impl Owners) -> Output {
         loop {
-            if let Some(step) = self.to_do.pop_front() {
+            if let Some(step) = self.steps.pop_front() {
                 return match step {
                     Step::Wait(owner) => Output::Wait(owner),
                     Step::Hold(owner) => Output::Hold(owner),
@@ -203,7 +202,7 @@ impl Waiter {
             }
             match self.machine.poll_output() {
                 acquire::Output::Call { node, call } => self.send(node, call, owners),
-                _ if self.notes_end() => {}
+                _ if self.add_end() => {}
                 acquire::Output::Wait { until } => {
                     self.drop_forgotten();
                     return Output::Until(until);
@@ -213,15 +212,15 @@ impl Waiter {
         }
     }
 
-    /// This cannot be sent, and is answered with `None` next.
+    /// Records that this could not be sent. Then its reply is handled as `None`.
     pub fn handle_unsent(&mut self, node: usize, node_call: NodeCall, is_first: bool) {
         if let Some(known) = self.incarnation(node_call.incarnation).filter(|_| is_first) {
             known.sent.remove(node);
         }
     }
 
-    /// What `node` answered to `command`, which said `said` and was sent at `sent_at`. `None` is no
-    /// usable answer.
+    /// Handles the reply of `node` to `command`, which was sent at `sent_at`. `None`: there was no
+    /// usable reply. Returns the debt of a release without a reply.
     pub fn handle_answer(
         &mut self,
         config: &Config,
@@ -240,19 +239,20 @@ impl Waiter {
         is_owed.then(|| Debt::new(command, self.want.terms, config, now))
     }
 
-    /// A node tells something about one of its owners.
+    /// Handles a push about one of its owners.
     pub fn handle_push(&mut self, node: usize, push: &Push, now: Moment) {
         if self.owner() == &push.owner {
             self.machine.handle_push(node, self.machine.incarnation(), push.kind, push.fence, now);
         }
     }
 
-    /// The node can be reached.
+    /// The node can be reached from now on.
     pub fn handle_up(&mut self, node: usize, now: Moment) {
         self.machine.handle_up(node, now);
     }
 
-    /// The node cannot be reached any more, or has even forgotten us.
+    /// The node cannot be reached any more. `is_forgotten`: it has also lost what it knew about
+    /// this client.
     pub fn handle_down(&mut self, node: usize, is_forgotten: bool) {
         match is_forgotten {
             true => self.machine.handle_forgotten(node),
@@ -260,87 +260,87 @@ impl Waiter {
         }
     }
 
-    /// The moment of [`Output::Until`] has come.
+    /// Handles the moment of [`Output::Until`].
     pub fn handle_timeout(&mut self, now: Moment) {
         self.machine.handle_timeout(now);
     }
 
-    /// Whether enough nodes have granted the lock for it to be ready soon.
+    /// Whether a majority has granted the lock.
     pub(super) fn has_majority(&self) -> bool {
         self.machine.has_majority()
     }
 
-    /// Whether a member of a set could take its lock. Asks for what is missing.
+    /// Whether a member of a set could hold its lock now. Requests what is missing.
     pub(super) fn is_ready(&mut self, now: Moment) -> bool {
         self.machine.is_ready(now)
     }
 
-    /// Until when it rests after a try that failed.
+    /// Until when it pauses after a try that failed.
     pub(super) fn retry_at(&self, now: Moment) -> Option<Moment> {
         self.machine.retry_at(now)
     }
 
-    /// The try of another member of its set failed.
+    /// Pauses until then, because the try of another member of its set failed.
     pub(super) fn back_off_until(&mut self, at: Moment) {
         self.machine.back_off_until(at);
     }
 
-    /// All members of its set are ready.
+    /// Takes the lock: all members of its set are ready.
     pub(super) fn conclude(&mut self, now: Moment) {
         self.machine.conclude(now);
     }
 
-    /// The caller has gone and will never use the lock.
+    /// Records that the caller has gone and will never use the lock.
     pub fn handle_abandon(&mut self) {
         if self.machine.outcome() != Some(Outcome::Abandoned) {
             self.machine.handle_abandon();
-            self.is_end_noted = false;
+            self.is_end_added = false;
         }
     }
 
-    /// Shows every part; of one that has nothing left to decide only its owners.
+    /// Reports every part, or only the owners if nothing remains to be decided.
     pub(super) fn observe(&self, is_settled: bool, to: &mut impl Observer) {
         let Self {
             want: _,
             set: _,
             machine,
             started_at: _,
-            place,
+            position,
             incarnations,
             dropped: _,
-            to_do,
-            is_end_noted,
+            steps,
+            is_end_added,
         } = self;
         to.detail(machine);
         incarnations.iter().for_each(|known| to.whole(&known.owner));
-        let (seats, rest) = machine.parts();
-        let rest = (rest, place, incarnations, to_do.len(), is_end_noted);
+        let (nodes, rest) = machine.parts();
+        let rest = (rest, position, incarnations, steps.len(), is_end_added);
         if is_settled {
             to.detail(&rest);
             return;
         }
         to.whole(&rest);
-        seats.enumerate().for_each(|(node, seat)| to.of_node(node, &seat));
+        nodes.enumerate().for_each(|(node, state)| to.of_node(node, &state));
     }
 
-    /// One thing to say to one node.
+    /// Adds a command to one node to the outputs.
     fn send(&mut self, node: usize, node_call: NodeCall, owners: &mut impl Owners) {
-        self.take_place(owners);
-        // The next incarnation is known before the last one is forgotten: in between nobody would
-        // tell the waiter of nodes that come up.
+        self.take_position(owners);
+        // Register the next incarnation before the last one is forgotten. In between, the client
+        // would have no waiter to notify of nodes that come up.
         let last = self.machine.incarnation().max(node_call.incarnation);
         while self.last_incarnation() < last {
             let owner = self.next_owner(owners);
             self.incarnations.push_back(Incarnation::new(owner.clone()));
             mutate!(ReturnUnregistered => continue);
-            self.note(Step::Wait(owner));
+            self.add_routing(Step::Wait(owner));
         }
         let Some(known) = self.incarnation(node_call.incarnation) else { return };
         let is_known = known.sent.contains(node);
         if node_call.action == NodeAction::Release {
             if !std::mem::replace(&mut known.is_forgotten, true) {
                 let owner = known.owner.clone();
-                self.note(Step::Forget(owner));
+                self.add_routing(Step::Forget(owner));
             }
             if !is_known {
                 return;
@@ -348,32 +348,32 @@ impl Waiter {
         } else {
             known.sent.insert(node);
         }
-        self.to_do.push_back(Step::Send { node, node_call, is_first: !is_known });
+        self.steps.push_back(Step::Send { node, node_call, is_first: !is_known });
     }
 
-    /// Takes its place in the queue: the nodes' time at which the caller came, however late they
-    /// told it.
-    fn take_place(&mut self, owners: &mut impl Owners) {
-        if self.place.is_some() || !self.want.is_queueing() {
+    /// Draws its position in the queue: the nodes' time at which the caller came, even if the nodes
+    /// reported their time only later.
+    fn take_position(&mut self, owners: &mut impl Owners) {
+        if self.position.is_some() || !self.want.is_queueing() {
             return;
         }
-        // Nothing is said to a node before a majority has told its time.
-        self.place = self.draw_place(owners).or_else(|| Some(self.nowhere(owners)));
+        // No command is sent before a majority has reported its time.
+        self.position = self.draw_position(owners).or_else(|| Some(self.unqueued(owners)));
         let owner = self.next_owner(owners);
-        self.note(Step::Wait(owner.clone()));
+        self.add_routing(Step::Wait(owner.clone()));
         let before = std::mem::take(&mut self.incarnations);
-        before.into_iter().for_each(|known| self.note(Step::Forget(known.owner)));
+        before.into_iter().for_each(|known| self.add_routing(Step::Forget(known.owner)));
         self.incarnations.push_back(Incarnation::new(owner));
     }
 
-    /// Its place, if enough nodes have told their time.
-    fn draw_place(&self, owners: &mut impl Owners) -> Option<Position> {
+    /// Its position, if enough nodes have reported their time.
+    fn draw_position(&self, owners: &mut impl Owners) -> Option<Position> {
         let ticket =
             self.want.is_queueing().then(|| owners.draw_ticket(self.started_at, self.set))??;
-        Some(Position { ticket, ..self.nowhere(owners) })
+        Some(Position { ticket, ..self.unqueued(owners) })
     }
 
-    fn nowhere(&self, owners: &impl Owners) -> Position {
+    fn unqueued(&self, owners: &impl Owners) -> Position {
         Position { ticket: 0, ttl_ms: self.want.terms.ttl_ms(), client: owners.client() }
     }
 
@@ -382,21 +382,21 @@ impl Waiter {
         match adopts {
             Some(adoption) => adoption.owner.clone(),
             None if dialect.has_queue() => {
-                let place = self.place.unwrap_or_else(|| self.nowhere(owners));
-                owners.next_owner(&place, kind)
+                let position = self.position.unwrap_or_else(|| self.unqueued(owners));
+                owners.next_owner(&position, kind)
             }
             None => owners.next_plain_owner(kind),
         }
     }
 
-    /// Nodes tell something about owners only where they have a queue.
-    fn note(&mut self, step: Step) {
-        if self.want.hears_pushes() {
-            self.to_do.push_back(step);
+    /// Adds an output about push routing. Nodes send pushes only in the default mode.
+    fn add_routing(&mut self, step: Step) {
+        if self.want.gets_pushes() {
+            self.steps.push_back(step);
         }
     }
 
-    /// Nothing more is said for owners that were given up.
+    /// Drops owners that were given up: no more commands are sent for them.
     fn drop_forgotten(&mut self) {
         while self.incarnations.len() > 1 {
             self.incarnations.pop_front();
@@ -410,16 +410,17 @@ impl Waiter {
         self.dropped.saturating_add(kept).saturating_sub(1)
     }
 
-    /// Notes what the outcome means for the owner, once.
-    fn notes_end(&mut self) -> bool {
+    /// Adds the output that the outcome requires for the owner, once. Returns false if there is
+    /// none.
+    fn add_end(&mut self) -> bool {
         let Some(outcome) = self.machine.outcome() else { return false };
-        if std::mem::replace(&mut self.is_end_noted, true) {
+        if std::mem::replace(&mut self.is_end_added, true) {
             return false;
         }
         let owner = self.owner().clone();
         let is_held = matches!(outcome, Outcome::Held { .. });
         mutate!(HolderForgotten => let is_held = false);
-        self.note(if is_held { Step::Hold(owner) } else { Step::Forget(owner) });
+        self.add_routing(if is_held { Step::Hold(owner) } else { Step::Forget(owner) });
         true
     }
 
@@ -428,7 +429,7 @@ impl Waiter {
     }
 
     fn current(&self) -> &Incarnation {
-        self.incarnations.back().expect("there is one from the beginning")
+        self.incarnations.back().expect("a waiter has an incarnation from its start")
     }
 
     fn command(&self, config: &Config, owner: Owner, action: NodeAction) -> Command {
@@ -442,18 +443,18 @@ impl Waiter {
 }
 
 impl Want {
-    /// Whether it has a place in a queue.
+    /// Whether it has a position in a queue.
     const fn is_queueing(&self) -> bool {
         self.dialect.has_queue() && self.adopts.is_none()
     }
 
-    /// Whether nodes tell something about its owner.
+    /// Whether nodes send pushes about its owner.
     #[must_use]
-    pub(super) const fn hears_pushes(&self) -> bool {
+    pub(super) const fn gets_pushes(&self) -> bool {
         self.dialect.has_queue()
     }
 
-    /// The fence of a lease that was won with this one.
+    /// The fence of a lease that was acquired with this fence.
     pub(super) fn fenced(&self, fence: Fence) -> Option<FencedLease> {
         match &self.adopts {
             Some(adoption) => adoption.fenced,

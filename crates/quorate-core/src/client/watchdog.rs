@@ -1,7 +1,7 @@
-//! The watchdog: renews what is held in batches, and reports what is lost.
+//! The watchdog: renews leases in batches, and reports losses.
 //!
-//! Renewals that are due at about the same time travel together, up to [`EXTEND_MAX`] in one
-//! command. The loss of a lease is reported at its local deadline even if no node ever answers.
+//! Renewals that are due at about the same time are sent together, up to [`EXTEND_MAX`] in one
+//! command. The loss of a lease is reported at its local deadline, even if no node ever answers.
 
 mod batch;
 mod renewal;
@@ -26,7 +26,7 @@ use crate::{
     terms::Terms,
 };
 
-/// Everything that one client holds.
+/// All leases of one client.
 #[derive(Clone, Debug)]
 pub struct Watchdog {
     nodes: usize,
@@ -36,58 +36,58 @@ pub struct Watchdog {
     schedule: Schedule,
     batches: BTreeMap<BatchId, Batch>,
     deadlines: BTreeSet<(Moment, BatchId)>,
-    /// Names leases and batches.
+    /// The last number of a lease or batch.
     last_number: u64,
-    /// Both clocks at the last timeout: the lease's, and the wall clock.
+    /// The lease clock and the wall clock at the last timeout.
     clocks: Option<(Moment, Duration)>,
     unsent: VecDeque<BatchId>,
     events: VecDeque<Event>,
 }
 
-/// Names a batch of renewals.
+/// Identifies a batch of renewals.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct BatchId(u64);
 
 /// An extension by the holder.
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct Extending {
-    /// Which one.
+    /// The extension.
     pub extension: Extension,
-    /// The deadline that it must not miss.
+    /// The deadline that it must meet.
     pub held_until: Moment,
 }
 
-/// What the watchdog reports.
+/// An event of the watchdog.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Event {
-    /// The lease ends at another moment than before.
+    /// The end of the lease has changed.
     Valid {
-        /// Which lease.
+        /// The lease.
         lease: LeaseId,
         /// When it ends.
         until: Moment,
     },
     /// A renewal has ended.
     Renewed {
-        /// Which lease.
+        /// The lease.
         lease: LeaseId,
-        /// How.
+        /// The outcome.
         outcome: Outcome,
-        /// How much was left of the lease just before.
+        /// The time that the lease had left just before.
         margin: Duration,
         /// The deadline that the renewal had to meet.
         held_until: Moment,
     },
-    /// The lease is held, but may not last.
+    /// The lease is still held, but its renewal is at risk.
     AtRisk {
-        /// Which lease.
+        /// The lease.
         lease: LeaseId,
     },
     /// The lease is lost. Reported once.
     Lost {
-        /// Which lease.
+        /// The lease.
         lease: LeaseId,
-        /// Why.
+        /// The reason.
         reason: LostReason,
     },
 }
@@ -111,7 +111,7 @@ impl Watchdog {
         }
     }
 
-    /// Looks after a lease that was acquired.
+    /// Starts to renew a lock that was acquired.
     pub fn keep(&mut self, won: Won, now: Moment) -> LeaseId {
         let lease = LeaseId(self.next_number());
         let granted_at = won.granted_at;
@@ -123,18 +123,18 @@ impl Watchdog {
         lease
     }
 
-    /// A held lease, lost or not, until its guard lets go.
+    /// A lease, lost or not, until its guard is dropped.
     #[must_use]
     pub fn lease(&self, lease: LeaseId) -> Option<&HeldLease> {
         self.leases.get(&lease)
     }
 
-    /// Every lease whose guard has not let go.
+    /// Every lease whose guard was not dropped.
     pub fn leases(&self) -> impl Iterator<Item = (LeaseId, &HeldLease)> {
         self.leases.iter().map(|(lease, held)| (*lease, held))
     }
 
-    /// Says whether the holder may act at `now`. Once it may not, it never may again.
+    /// Checks whether the holder may act at `now`. A lost lease stays lost.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Watchdog {
         held.lease.check(now).inspect_err(|reason| held.lease.handle_lost(*reason))
     }
 
-    /// The guard is gone: the lease is released or detached.
+    /// Removes a lease, which is released or detached.
     pub fn remove_lease(&mut self, lease: LeaseId) -> Option<HeldLease> {
         mutate!(ReleasedRenews => return self.leases.get(&lease).cloned());
         self.schedule.remove(lease.0);
@@ -153,8 +153,7 @@ impl Watchdog {
         Some(held)
     }
 
-    /// From now on the lease is renewed as `renewal` says, and never held beyond `hold_until`. An
-    /// earlier limit stays.
+    /// Sets whether the lease is renewed, and limits it to `hold_until`. An earlier limit stays.
     pub fn set_hold(&mut self, lease: LeaseId, renewal: Renewal, hold_until: Moment) {
         let Some(held) = self.leases.get_mut(&lease).filter(|it| !it.is_loss_reported) else {
             return;
@@ -168,21 +167,21 @@ impl Watchdog {
         self.events.push_back(Event::Valid { lease, until });
     }
 
-    /// No extension leaves from now on. The lease is still held.
+    /// Sends no extension of the lease from now on. The lease is still held.
     pub fn retire(&mut self, lease: LeaseId) {
         if let Some(held) = self.leases.get_mut(&lease) {
             held.retire();
         }
     }
 
-    /// The same, if the nodes have the lease just as it was granted, and at least half of its ttl
-    /// is left. Returns whether so.
+    /// Retires the lease if no extension was ever sent and at least half of its ttl is left.
+    /// Returns false otherwise.
     pub fn retire_unextended(&mut self, lease: LeaseId, now: Moment) -> bool {
         self.leases.get_mut(&lease).is_some_and(|held| held.retire_unextended(now))
     }
 
-    /// An extension by the holder is about to leave. A shorter life begins at once; no renewal is
-    /// put off before the extension is confirmed.
+    /// Records that the holder is about to send an extension. A shorter ttl applies immediately. No
+    /// renewal is postponed before the extension is confirmed.
     ///
     /// # Errors
     ///
@@ -208,7 +207,7 @@ impl Watchdog {
         Ok(Extending { extension, held_until })
     }
 
-    /// An extension by the holder that was sent at `sent_at` was confirmed.
+    /// Handles the confirmation of an extension that was sent at `sent_at`.
     pub fn handle_extended(
         &mut self,
         lease: LeaseId,
@@ -224,7 +223,7 @@ impl Watchdog {
         self.renew_after(lease, sent_at, now);
     }
 
-    /// An extension by the holder that was sent at `sent_at` has ended.
+    /// Handles the outcome of an extension by the holder that was sent at `sent_at`.
     pub fn handle_extension_ended(
         &mut self,
         lease: LeaseId,
@@ -241,7 +240,7 @@ impl Watchdog {
             Outcome::Gone => {
                 self.lose(lease, LostReason::Gone);
             }
-            // A renewal that was sent later may have made the lease last.
+            // A renewal that was sent later may have extended the lease.
             Outcome::TooLate => {
                 if let Some(Err(reason)) = self.leases.get(&lease).map(|it| it.lease.check(now)) {
                     self.lose(lease, reason);
@@ -251,7 +250,7 @@ impl Watchdog {
         }
     }
 
-    /// The lease is gone. Returns the first reason that is known.
+    /// Records that the lease is lost. Returns the first known reason.
     pub fn lose(&mut self, lease: LeaseId, reason: LostReason) -> LostReason {
         self.schedule.remove(lease.0);
         let Some(held) = self.leases.get_mut(&lease) else { return reason };
@@ -263,8 +262,8 @@ impl Watchdog {
         reason
     }
 
-    /// Loses everything that is held. Returns what is to be released: also leases that were lost
-    /// before, since nodes may have their keys until their guards let go.
+    /// Ends all leases. Returns what must be released. This includes leases that were lost before,
+    /// because nodes may still have their keys.
     pub fn lose_all(&mut self, reason: LostReason) -> Vec<HeldLease> {
         let released: Vec<HeldLease> = self.leases.values().cloned().collect();
         mutate!(ShutdownKeeps => let released = Vec::new());
@@ -278,21 +277,21 @@ impl Watchdog {
         released
     }
 
-    /// A node is back, and may lack keys: renews every lease that can give them back.
+    /// Renews every lease that may heal, because a node is back and may lack keys.
     pub fn renew_all(&mut self, patience: Patience<'_>, now: Moment) {
         let leases = self.leases().filter(|(_, held)| held.is_renewed() && held.may_heal());
         let leases: Vec<LeaseId> = leases.map(|(lease, _)| lease).collect();
         self.renew(&leases, patience, now);
     }
 
-    /// Renews these leases. `patience` is how long silent nodes are waited for, by ttl.
+    /// Renews these leases. `patience` returns the vote timeout for a ttl.
     pub fn renew(&mut self, leases: &[LeaseId], patience: Patience<'_>, now: Moment) {
         for leases in leases.chunks(EXTEND_MAX) {
             self.start_batch(leases, patience, now);
         }
     }
 
-    /// The next batch to send to every node, in the order in which they must arrive.
+    /// The next batch to send to every node, in the order in which batches must arrive.
     pub fn poll_transmit(&mut self) -> Option<(BatchId, Command)> {
         loop {
             let id = self.unsent.pop_front()?;
@@ -302,58 +301,59 @@ impl Watchdog {
         }
     }
 
-    /// The next thing to report.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// When `handle_timeout` has something to do.
+    /// When to call `handle_timeout` next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Moment> {
         let batch = self.deadlines.first().map(|(at, _)| *at);
         [self.schedule.next(), batch].into_iter().flatten().min()
     }
 
-    /// The answer of a node to a batch; `None` is no usable answer.
+    /// Handles the reply of a node to a batch. `None`: there was no usable reply.
     pub fn handle_answer(&mut self, id: BatchId, node: usize, reply: Option<&Reply>, now: Moment) {
         if let Some(batch) = self.batches.get_mut(&id) {
             batch.handle_answer(node, reply, now);
             for (lease, fence) in batch.stored(reply) {
                 if let Some(held) = self.leases.get_mut(&lease) {
-                    held.note_stored(node, fence, majority(self.nodes));
+                    held.record_fence(node, fence, majority(self.nodes));
                 }
             }
             self.settle(id, now);
         }
     }
 
-    /// Something is due. `wall` is the time of the wall clock, `patience` as in [`Self::renew`].
+    /// Does what is due at `now`. `wall` is the time of the wall clock; `patience` is as in
+    /// [`Self::renew`].
     pub fn handle_timeout(&mut self, wall: Duration, patience: Patience<'_>, now: Moment) {
-        // A timer that was set before something was put off has nothing to do.
+        // A deadline may have been postponed after the caller set its timer.
         if self.poll_timeout().is_none_or(|due| now < due) {
             return;
         }
         if self.has_jumped(wall, now) {
-            self.distrust_all(now);
+            self.renew_all_after_jump(now);
         }
         self.handle_deadlines(now);
         let due: Vec<LeaseId> = self.schedule.take_renewals(now).into_iter().map(LeaseId).collect();
         self.renew(&due, patience, now);
     }
 
-    /// Whether the answer of a node to a batch can still make a difference.
+    /// Whether the reply of a node to a batch can still make a difference.
     pub(super) fn awaits(&self, id: BatchId, node: usize) -> bool {
         let batch = self.batches.get(&id).filter(|batch| self.is_wanted(batch));
         batch.is_some_and(|batch| batch.awaits(node))
     }
 
-    /// The outcome of an entry makes a difference only to a lease that is held.
+    /// Whether the outcome of an entry can make a difference: its lease is still held.
     fn is_wanted(&self, batch: &Batch) -> bool {
         let is_held = |lease| self.leases.get(&lease).is_some_and(|held| !held.is_loss_reported);
         batch.unsettled().any(is_held)
     }
 
-    /// Shows every part that the outcome of a renewal may depend on.
+    /// Reports every part on which the outcome of a renewal may depend.
     pub(super) fn observe(&self, to: &mut impl Observer) {
         let Self {
             nodes: _,
@@ -383,7 +383,7 @@ impl Watchdog {
         }
     }
 
-    /// Renewals that got no answer, and leases that have ended.
+    /// Ends renewals that have timed out, and reports leases that have ended.
     fn handle_deadlines(&mut self, now: Moment) {
         while let Some((at, id)) = self.deadlines.first().copied()
             && at <= now
@@ -397,8 +397,8 @@ impl Watchdog {
         self.report_ended(now);
     }
 
-    /// A clock jumped: every lease is renewed at once, and none ends by the jump itself.
-    fn distrust_all(&mut self, now: Moment) {
+    /// Renews every lease immediately, because a clock has jumped. The jump itself ends no lease.
+    fn renew_all_after_jump(&mut self, now: Moment) {
         for (lease, held) in &mut self.leases {
             if held.lease.handle_risk(now) {
                 self.events.push_back(Event::AtRisk { lease: *lease });
@@ -409,7 +409,8 @@ impl Watchdog {
         }
     }
 
-    /// Leases whose end has come. Those that were extended meanwhile are looked at again later.
+    /// Reports leases that have ended. If a lease was extended in the meantime, schedules its new
+    /// end.
     fn report_ended(&mut self, now: Moment) {
         for lease in self.schedule.take_ended(now).into_iter().map(LeaseId) {
             let Some(held) = self.leases.get(&lease) else { continue };
@@ -425,8 +426,8 @@ impl Watchdog {
         }
     }
 
-    /// True if the wall clock moved against the lease's clock since the last timeout: a step, or a
-    /// suspended machine on a system whose clock does not count that.
+    /// Whether the wall clock has moved against the lease clock since the last timeout: it was set,
+    /// or the machine was suspended and the lease clock does not count that time.
     fn has_jumped(&mut self, wall: Duration, now: Moment) -> bool {
         let Some((then, wall_then)) = self.clocks.replace((now, wall)) else { return false };
         let expected = wall_then.saturating_add(now.saturating_since(then));
@@ -439,7 +440,7 @@ impl Watchdog {
     }
 }
 
-/// Less than this is ordinary slewing and reading two clocks one after the other.
+/// Smaller differences come from slewing, and from reading the two clocks one after the other.
 const CLOCK_JUMP_MIN: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

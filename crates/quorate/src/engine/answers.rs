@@ -1,4 +1,4 @@
-//! What the engine does with what nodes answer, and tell unasked.
+//! Passes the replies and events of nodes to the client's state machine.
 
 use std::sync::{Arc, Weak};
 
@@ -18,12 +18,13 @@ use crate::{
 };
 
 impl Engine {
-    /// From now on it hears what nodes tell.
+    /// Receives the events of nodes from now on.
     pub(crate) fn listen_to(self: &Arc<Self>, events: &NodeEvents) {
         let weak: Weak<Self> = Arc::downgrade(self);
         events.set_listener(weak, &self.timers);
-        // Under the lock: a node that comes up meanwhile says so before or after.
-        self.work(|shared, now| shared.learn_who_is_up(self, now));
+        // Under the mutex: the event of a node that comes up in the meantime arrives before or
+        // after.
+        self.work(|shared, now| shared.update_reachable(self, now));
     }
 }
 
@@ -37,7 +38,8 @@ impl Listener for Engine {
         let mut rest = Rest::default();
         let mut shared = self.lock();
         for (about, command, answer) in answers {
-            // Renewals are judged by the time at which they count, which may be later.
+            // A renewal must count by the present time, which may be later than when the batch of
+            // replies was read.
             let may_renew = matches!(about, About::Renewals(_) | About::Batch(_));
             let now = if may_renew { self.now() } else { now };
             shared.handle_answer(&self, node, (&about, &command), answer, &mut rest, now);
@@ -47,7 +49,7 @@ impl Listener for Engine {
 
     fn handle_event(self: Arc<Self>, node: usize, kind: NodeEvent) {
         match kind {
-            // It has nothing to say to that.
+            // This causes no output.
             NodeEvent::Time { time_us, at } => self.lock().machine.handle_time(node, time_us, at),
             NodeEvent::Up => self.work(|shared, now| shared.machine.handle_up(node, now)),
             NodeEvent::Down { is_forgotten } => self.work(|shared, now| {

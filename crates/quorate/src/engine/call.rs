@@ -1,4 +1,4 @@
-//! One call of the client's machine, in the hand of its caller.
+//! The caller's handle of one call of the client's state machine.
 
 mod downgrade;
 mod report;
@@ -33,7 +33,7 @@ use super::{
     Engine,
     held::{Held, Hold},
     observers::Notice,
-    report::{Heard, node_error_now},
+    report::{Failure, node_error_now},
     shared::{Order, Rest, Shared},
 };
 use crate::{
@@ -42,8 +42,8 @@ use crate::{
     timers::FOREVER,
 };
 
-/// One call. Dropping it before the outcome was taken gives back whatever it may have won; the
-/// machine goes on with it until every node has answered.
+/// One call. If it is dropped before the outcome was taken, the client releases what it may have
+/// acquired. The state machine continues with it until every node has answered.
 pub(crate) struct Call {
     engine: Arc<Engine>,
     id: CallId,
@@ -51,33 +51,34 @@ pub(crate) struct Call {
     is_taken: AtomicBool,
 }
 
-/// What the driver knows of a call, besides what its machine knows.
+/// What the driver knows about a call, in addition to the state machine.
 #[derive(Debug)]
 pub(super) struct Record {
     action: Action,
     name: Name,
     pub(super) kind: LockKind,
-    /// Its name and beginning, for the observer.
+    /// The number of the call, for the observer.
     round: u64,
     started_at: Moment,
     waker: Option<Waker>,
-    /// Set while the caller wants to hear of every answer, not only of the end.
-    is_nosy: bool,
-    /// Why the last question to a node got no answer.
-    heard: Vec<(usize, Heard)>,
-    /// By node, when a waiter asked last.
+    /// Whether to wake the caller at every reply, not only at the outcome.
+    wakes_at_replies: bool,
+    /// Why the last command to a node got no reply.
+    failures: Vec<(usize, Failure)>,
+    /// By node, when a waiter last sent a request.
     asked_at: Vec<Moment>,
     waiting_since: Option<Moment>,
     ended_at: Option<Moment>,
-    /// The caller's time was over before there was an outcome, and whether too few nodes had
-    /// answered by then.
+    /// Set if the caller's time ran out before there was an outcome.
     late: Option<Late>,
 }
 
-/// Why a caller whose time was over had nothing.
+/// Why there was no outcome when the caller's time ran out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Late {
+    /// Too few nodes have answered.
     Short,
+    /// Another owner is in the way.
     Busy,
 }
 
@@ -88,7 +89,8 @@ impl Call {
         let mut record = Record::start(engine, Action::Acquire, want.name.clone(), kind);
         let (id, started_at) = engine.work_in_order(|shared, now| {
             record.started_at = now;
-            // Its turn comes after theirs: what they say goes first.
+            // Earlier waiters of this client for the lock come first, so their commands are sent
+            // first.
             let is_behind = is_waiting && shared.machine.is_awaited(&want.name);
             let id = shared.acquiring(engine, now, |shared| {
                 let id = shared.machine.acquire(want, now);
@@ -101,7 +103,7 @@ impl Call {
     }
 
     /// Starts to acquire several locks, all or none, and returns without waiting for anything. All
-    /// of them are held as soon as one is.
+    /// become held at the same moment.
     pub(crate) fn acquire_all(engine: &Arc<Engine>, wants: Vec<Want>) -> Vec<Self> {
         let start =
             |want: &Want| Record::start(engine, Action::Acquire, want.name.clone(), LockKind::Set);
@@ -120,7 +122,7 @@ impl Call {
         ids.iter().map(|id| Self::new(engine, *id, started_at)).collect()
     }
 
-    /// Asks all nodes once about one owner, and returns without waiting for anything.
+    /// Sends one command about an owner to all nodes, and returns without waiting for anything.
     pub(crate) fn ask(
         engine: &Arc<Engine>,
         claim: Claim,
@@ -140,7 +142,7 @@ impl Call {
         call
     }
 
-    /// Starts a call about a held lease.
+    /// Starts a call about a lease.
     pub(crate) fn begin<E>(
         engine: &Arc<Engine>,
         action: Action,
@@ -177,8 +179,8 @@ impl Call {
 
     /// Waits for the outcome; `None` if the deadline comes first.
     ///
-    /// Even one who has no time at all waits for the first answers, for as long as a silent node is
-    /// waited for: a lock that is free is had.
+    /// Even a caller without any time waits for the first replies, up to the vote timeout. So it
+    /// gets a lock that is free.
     pub(crate) async fn outcome_until(&self, deadline: Option<Moment>) -> Option<Ended> {
         let engine = &self.engine;
         let mut sleep = deadline.map(|at| engine.sleep_until(at));
@@ -189,22 +191,22 @@ impl Call {
             }
             loop {
                 let Some(sleep) = &mut sleep else { return Poll::Pending };
-                if is_late && !self.is_acquire() {
+                if is_late && !self.is_pending() {
                     return Poll::Ready(self.give_up());
                 }
                 ready!(Pin::new(&mut *sleep).poll(cx));
-                let answers_by = self.first_answers_by();
-                if is_late || engine.now() >= answers_by || answers_by == FOREVER {
+                let replies_by = self.first_replies_by();
+                if is_late || engine.now() >= replies_by || replies_by == FOREVER {
                     return Poll::Ready(self.give_up());
                 }
                 is_late = true;
-                *sleep = engine.sleep_until(answers_by);
+                *sleep = engine.sleep_until(replies_by);
             }
         })
         .await
     }
 
-    /// The caller's time is over.
+    /// Records that the caller's time has run out.
     fn give_up(&self) -> Option<Ended> {
         let late = if self.is_short() { Late::Short } else { Late::Busy };
         if let Some(record) = self.engine.lock().calls.get_mut(&self.id) {
@@ -221,12 +223,12 @@ impl Call {
         }
         let before = shared.listen(self.id, waker);
         drop(shared);
-        // What a waker does as it goes is not our business.
+        // Dropping a waker runs code of others, so it happens without the mutex.
         drop(before);
         Poll::Pending
     }
 
-    /// Waits until every node has answered, or until the vote timeout of what was asked is over.
+    /// Waits until every node has answered or the vote timeout has passed.
     pub(crate) async fn settled(&self, terms: Terms) {
         let mut sleep = self.engine.sleep_until(terms.give_up_at(self.started_at));
         poll_fn(|cx| match self.poll_until(cx.waker(), |call| (!call.is_open()).then_some(())) {
@@ -236,8 +238,8 @@ impl Call {
         .await;
     }
 
-    /// Waits until every node has answered, or until `until`. Returns whether nodes know the owner
-    /// by its keys alone.
+    /// Waits until every node has answered, or until `until`. Returns whether the nodes know the
+    /// owner only by its keys, and not as a waiter.
     pub(crate) async fn has_left_only_keys(&self, until: Moment) -> bool {
         let is_own =
             |call: &client::Call| call.waiter().is_some_and(|it| it.want().adopts.is_none());
@@ -258,7 +260,7 @@ impl Call {
         .await
     }
 
-    /// Waits for something that answers after the outcome may bring.
+    /// Waits for something that replies after the outcome may bring.
     fn poll_until<T>(
         &self,
         waker: &Waker,
@@ -270,25 +272,26 @@ impl Call {
         }
         let before = shared.listen(self.id, waker);
         if let Some(record) = shared.calls.get_mut(&self.id) {
-            record.is_nosy = true;
+            record.wakes_at_replies = true;
         }
         drop(shared);
         drop(before);
         Poll::Pending
     }
 
-    /// True while a node has not answered the last question. The caller hears of every answer from
-    /// now on.
-    fn is_acquire(&self) -> bool {
+    /// Whether a node has not answered the last request of an acquire. From now on every reply
+    /// wakes the caller.
+    fn is_pending(&self) -> bool {
         let mut shared = self.engine.lock();
         if let Some(record) = shared.calls.get_mut(&self.id) {
-            record.is_nosy = true;
+            record.wakes_at_replies = true;
         }
         let waiter = shared.machine.call(self.id).and_then(client::Call::waiter);
         waiter.is_some_and(|waiter| waiter.machine().is_pending())
     }
 
-    /// Looks after what was won. The outcome must have been taken.
+    /// Takes the lock that was acquired as a lease, which is renewed from now on. The outcome must
+    /// have been taken.
     pub(crate) fn keep(&self, hold: Hold) -> Option<Arc<Held>> {
         self.engine.work(|shared, now| {
             let hold = client::Hold { renewal: hold.renewal, until: hold.until(now) };
@@ -296,37 +299,37 @@ impl Call {
         })
     }
 
-    /// True if some node plainly refused.
+    /// Whether any node has refused.
     pub(crate) fn is_refused_somewhere(&self) -> bool {
         let shared = self.engine.lock();
         let round = shared.machine.call(self.id).and_then(client::Call::round);
         round.is_some_and(|round| !round.machine().tally().refused().is_empty())
     }
 
-    /// Until when the first answers are waited for by one who has no time left: as long as usual,
-    /// however patient the client is with others.
-    fn first_answers_by(&self) -> Moment {
+    /// Until when a caller without time waits for the first replies: the usual vote timeout, even
+    /// if a longer one is configured.
+    fn first_replies_by(&self) -> Moment {
         let shared = self.engine.lock();
         let waiter = shared.machine.call(self.id).and_then(client::Call::waiter);
         let Some(terms) = waiter.map(|waiter| waiter.want().terms) else { return self.started_at };
-        self.started_at.saturating_add(patience_with_first_answers(&self.engine, terms))
+        self.started_at.saturating_add(first_replies_timeout(&self.engine, terms))
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        let forget = |shared: &mut Shared| {
+        let take_waker = |shared: &mut Shared| {
             shared.calls.get_mut(&self.id).and_then(|record| record.waker.take())
         };
         let waker = if self.is_taken.load(Ordering::Relaxed) {
             let mut shared = self.engine.lock();
-            let waker = forget(&mut shared);
+            let waker = take_waker(&mut shared);
             shared.close_call(self.id);
             waker
         } else {
             self.engine.work(|shared, now| {
                 shared.machine.abandon(self.id, now);
-                forget(shared)
+                take_waker(shared)
             })
         };
         drop(waker);
@@ -335,17 +338,17 @@ impl Drop for Call {
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the engine: its links have calls on their way, which have the engine.
+        // Without the engine: its links contain calls, which contain the engine.
         f.debug_struct("Call").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-fn patience_with_first_answers(engine: &Engine, terms: Terms) -> Duration {
+fn first_replies_timeout(engine: &Engine, terms: Terms) -> Duration {
     terms.vote_timeout().min(engine.usual_vote_timeout(terms.ttl()))
 }
 
 impl Record {
-    /// Tells the observer that a call begins.
+    /// Creates the record of a call and notifies the observer of its start.
     fn start(engine: &Engine, action: Action, name: Name, kind: LockKind) -> Box<Self> {
         let round = engine.next_round();
         engine.tell(&Event::Started { round, action, name: name.as_str(), kind });
@@ -356,8 +359,8 @@ impl Record {
             round,
             started_at: Moment::ZERO,
             waker: None,
-            is_nosy: false,
-            heard: Vec::new(),
+            wakes_at_replies: false,
+            failures: Vec::new(),
             asked_at: Vec::new(),
             waiting_since: None,
             ended_at: None,
@@ -365,19 +368,19 @@ impl Record {
         })
     }
 
-    fn heard(&self, node: usize) -> Option<&Heard> {
-        self.heard.iter().find(|(of, _)| *of == node).map(|(_, heard)| heard)
+    fn failure(&self, node: usize) -> Option<&Failure> {
+        self.failures.iter().find(|(of, _)| *of == node).map(|(_, failure)| failure)
     }
 
-    /// The last answer of a node.
-    fn hear(&mut self, node: usize, heard: Option<&Heard>) {
-        self.heard.retain(|(of, _)| *of != node);
-        self.heard.extend(heard.map(|heard| (node, heard.clone())));
+    /// Records how the last command to a node failed, or that it got a reply.
+    fn set_failure(&mut self, node: usize, failure: Option<&Failure>) {
+        self.failures.retain(|(of, _)| *of != node);
+        self.failures.extend(failure.map(|failure| (node, failure.clone())));
     }
 }
 
 impl Shared {
-    /// The caller has the outcome, and is done with the call.
+    /// Records that the caller has taken the outcome and is done with the call.
     pub(crate) fn close_call(&mut self, call: CallId) {
         self.machine.close_call(call);
         if self.machine.call(call).is_none() {
@@ -385,7 +388,7 @@ impl Shared {
         }
     }
 
-    /// Begins calls that acquire locks. Those that would wait in vain give up at once.
+    /// Begins calls that acquire locks. Calls that cannot succeed give up immediately.
     fn acquiring(
         &mut self,
         engine: &Engine,
@@ -394,7 +397,7 @@ impl Shared {
     ) -> Box<[CallId]> {
         let is_short = self.is_short(engine);
         if is_short {
-            self.learn_who_is_up(engine, now);
+            self.update_reachable(engine, now);
         }
         let ids = begin(self);
         ids.iter()
@@ -403,7 +406,7 @@ impl Shared {
         ids
     }
 
-    /// The caller hears of the outcome. Returns its waker of before.
+    /// Wakes this waker at the outcome. Returns the one that it replaces.
     fn listen(&mut self, call: CallId, waker: &Waker) -> Option<Waker> {
         let record = self.calls.get_mut(&call)?;
         match &record.waker {
@@ -412,7 +415,13 @@ impl Shared {
         }
     }
 
-    pub(super) fn note_sent(&mut self, node: usize, about: &About, command: &Command, now: Moment) {
+    pub(super) fn record_sent(
+        &mut self,
+        node: usize,
+        about: &About,
+        command: &Command,
+        now: Moment,
+    ) {
         for entry in about.entries(command, None) {
             if let (About::Waiter(question), ..) = entry
                 && question.node_call.is_acquire()
@@ -426,42 +435,43 @@ impl Shared {
         }
     }
 
-    /// Notes what a node has answered: for reports, for the observer, and for callers who want to
-    /// know.
-    pub(super) fn note_answer(
+    /// Records the reply of a node for reports, for the observer, and for callers that wait for
+    /// replies.
+    pub(super) fn record_answer(
         &mut self,
         engine: &Engine,
         node: usize,
         (about, command): (&About, &Command),
-        answer: &Result<Reply, Heard>,
+        answer: &Result<Reply, Failure>,
         rest: &mut Rest,
         now: Moment,
     ) {
         for (about, command, reply) in about.entries(command, answer.as_ref().ok()) {
-            let heard = |node_error| Err(Heard::new(node_error, engine.nodes[node].connection()));
-            let told = match (reply, answer) {
-                (Some(Reply::Full), _) => heard(NodeError::OutOfMemory),
+            let failure =
+                |node_error| Err(Failure::new(node_error, engine.nodes[node].connection()));
+            let reply = match (reply, answer) {
+                (Some(Reply::Full), _) => failure(NodeError::OutOfMemory),
                 (Some(reply), _) => Ok(reply),
                 (None, Err(whole)) => Err(whole.clone()),
-                (None, Ok(_)) => {
-                    heard(NodeError::Server("it could not tell about this lock".into()))
-                }
+                (None, Ok(_)) => failure(NodeError::Server(
+                    "it could not execute the command for this lock".into(),
+                )),
             };
-            let told = told.as_ref().copied();
+            let reply = reply.as_ref().copied();
             match about {
                 About::Waiter(question) => {
                     let of = (question.call, question.node_call, question.sent_at, command);
-                    self.note_waiter_answer(engine, node, of, told, rest, now);
+                    self.record_waiter_reply(engine, node, of, reply, rest, now);
                 }
                 About::Round(call) => {
-                    self.note_vote(engine, node, (*call, command), told, rest, now);
+                    self.record_vote(engine, node, (*call, command), reply, rest, now);
                 }
                 About::Renewals(_) | About::Orphan | About::Debt(_) | About::Batch(_) => {}
             }
         }
     }
 
-    /// The outcome of a call is certain.
+    /// Wakes the caller and notifies the observer: the outcome of the call is certain.
     pub(super) fn handle_ended(
         &mut self,
         engine: &Engine,
@@ -472,17 +482,17 @@ impl Shared {
         let Some(record) = self.calls.get_mut(&id) else { return };
         rest.wake(record.waker.take());
         if record.ended_at.replace(now).is_none() && engine.is_observed() {
-            let outcome = report::told(ended, record.late);
+            let outcome = report::outcome_of(ended, record.late);
             let Record { round, action, kind, .. } = **record;
             let (name, took) = (record.name.clone(), now.saturating_since(record.started_at));
-            rest.tell(Notice::Ended { round, action, name: name.clone(), kind, outcome, took });
+            rest.notify(Notice::Ended { round, action, name: name.clone(), kind, outcome, took });
             if let Some(since) = record.waiting_since {
-                rest.tell(Notice::WaitEnded { name, kind, waited: now.saturating_since(since) });
+                rest.notify(Notice::WaitEnded { name, kind, waited: now.saturating_since(since) });
             }
         }
     }
 
-    /// Waiting does not help if so many nodes deny us that no majority is left.
+    /// Gives up a call if the nodes that do not deny this client are no majority.
     pub(super) fn give_up_call_if_denied(&mut self, engine: &Engine, id: CallId, now: Moment) {
         let Some(call) = self.machine.call(id) else { return };
         if call.waiter().is_none() || call.ended().is_some() {
@@ -491,7 +501,7 @@ impl Shared {
         let Some(record) = self.calls.get(&id) else { return };
         let known = engine.nodes.iter().enumerate();
         let node_errors =
-            known.filter_map(|(number, node)| node_error_now(&**node, record.heard(number)));
+            known.filter_map(|(number, node)| node_error_now(&**node, record.failure(number)));
         let denials = node_errors.filter(NodeError::is_denial).count();
         if engine.nodes.len() - denials < quorate_core::quorum::majority(engine.nodes.len()) {
             self.machine.give_up(id, now);

@@ -1,4 +1,5 @@
-//! A held lease, shared by its guard, the watchdog, and those who wait for its loss.
+//! A lease as its guard sees it. The guard, the watchdog and the tasks that wait for the loss share
+//! it.
 
 use std::{
     fmt,
@@ -23,7 +24,7 @@ use quorate_core::{
 use super::Engine;
 use crate::{error::Lost, observe::LockKind};
 
-/// What a guard reads without asking the watchdog.
+/// The part of a lease that a guard reads without the engine's mutex.
 pub(crate) struct Held {
     pub(crate) id: LeaseId,
     pub(crate) name: Name,
@@ -32,7 +33,7 @@ pub(crate) struct Held {
     pub(crate) acquired_at: Moment,
     /// Absent in classic mode.
     pub(crate) fenced: Option<FencedLease>,
-    /// Written under the watchdog's lock. Before this moment the lease is valid.
+    /// Before this moment the lease is valid. Written under the engine's mutex.
     valid_until: AtomicU64,
     lost: OnceLock<LostReason>,
     watchers: Mutex<Watchers>,
@@ -53,13 +54,12 @@ impl Held {
         }
     }
 
-    /// Says whether the holder may act at `now`. Whoever was told that it may not is never told
-    /// that it may again.
+    /// Checks whether the holder may act at `now`. A lost lease stays lost.
     pub(crate) fn check(&self, engine: &Engine, now: Moment) -> Result<(), Lost> {
         if now < self.valid_until() {
             return Ok(());
         }
-        // It may have been extended since it was read.
+        // The lease may have been extended since the deadline was read.
         engine.lock().check(self, now).map_err(|reason| Lost::new(&self.name, reason))
     }
 
@@ -70,21 +70,21 @@ impl Held {
         }
     }
 
-    /// When the lease ends; zero once it is lost.
+    /// When the lease ends. Zero once it is lost.
     pub(crate) fn valid_until(&self) -> Moment {
         Moment::from_nanos(self.valid_until.load(Ordering::Acquire))
     }
 
-    /// The watchdog's lock is held.
+    /// Sets the end of the lease. The caller holds the engine's mutex.
     pub(crate) fn set_valid_until(&self, until: Moment) {
         if self.lost.get().is_none() {
             self.valid_until.store(until.as_nanos(), Ordering::Release);
         }
     }
 
-    /// The same. The first reason stays.
+    /// Marks the lease as lost. The first reason stays. The caller holds the engine's mutex.
     pub(crate) fn set_lost(&self, reason: LostReason) {
-        // Before the reason: whoever knows that may not find the lease valid.
+        // Before the reason is set: a task that sees the reason must not find the lease valid.
         self.valid_until.store(0, Ordering::Release);
         self.lost.get_or_init(|| reason);
     }
@@ -97,7 +97,7 @@ impl Held {
         }
     }
 
-    /// Wakes everybody who waits for the loss.
+    /// Wakes all tasks that wait for the loss.
     pub(crate) fn wake(&self) {
         let waiting = std::mem::take(&mut self.watchers().waiting);
         waiting.into_iter().for_each(|(_, waker)| waker.wake());
@@ -118,7 +118,7 @@ impl fmt::Debug for Held {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hold {
     pub(crate) renewal: Renewal,
-    /// `None` is for ever.
+    /// `None` if there is no limit.
     pub(crate) max: Option<Duration>,
 }
 
@@ -128,7 +128,7 @@ impl Hold {
     }
 }
 
-/// Those who wait for the loss.
+/// The tasks that wait for the loss.
 #[derive(Default)]
 struct Watchers {
     next: u64,
@@ -137,7 +137,7 @@ struct Watchers {
 
 /// Completes when the lease is lost.
 ///
-/// The watchdog completes it at the local deadline, whatever the nodes do or do not say.
+/// The watchdog completes it at the local deadline at the latest, even if no node replies.
 #[derive(Debug)]
 pub(crate) struct Loss {
     held: Arc<Held>,
@@ -156,7 +156,7 @@ impl Future for Loss {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Lost> {
         let key = self.key;
         let mut watchers = self.held.watchers();
-        // Looked at under the lock: the loss is set before the watchers are taken.
+        // Read under the watchers' mutex: the loss is set before the watchers are taken.
         if let Some(reason) = self.held.lost.get() {
             return Poll::Ready(Lost::new(&self.held.name, *reason));
         }

@@ -1,4 +1,4 @@
-//! Asks all nodes what they know about locks, and makes one report of it for people.
+//! Asks all nodes what they know about locks, and combines that into one report for people.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,7 +13,7 @@ use quorate_core::{
 
 use super::{
     Engine,
-    report::Heard,
+    report::Failure,
     survey::{Identity, Question, Whos, ask, most_seen, of_all},
 };
 use crate::{
@@ -31,7 +31,7 @@ pub(crate) async fn inspect(engine: &Engine, name: Name, patience: Duration) -> 
     view.report(engine, &whos)
 }
 
-/// What is known about each of these locks, but not who stands in line.
+/// What is known about each of these locks, without the waiters.
 pub(crate) async fn inspect_all(
     engine: &Engine,
     names: &[Name],
@@ -54,7 +54,8 @@ pub(crate) async fn inspect_all(
     reports
 }
 
-/// The names that the nodes know, and for each node why it could not tell all of its, if so.
+/// The names that the nodes know, and for each node its error, if it could not list all of its
+/// names.
 pub(crate) async fn list(
     engine: &Engine,
     prefix: &str,
@@ -66,18 +67,18 @@ pub(crate) async fn list(
         patience,
         end: engine.now().saturating_add(LIST_TIME_MAX),
         names: BTreeSet::new(),
-        heard: vec![None; engine.nodes.len()],
+        failure: vec![None; engine.nodes.len()],
     };
     list.walk((0..engine.nodes.len()).collect()).await;
-    // One that came back while others were walked through is asked from the beginning.
+    // A node that came back in the meantime is asked from the beginning.
     let is_back = |node: &usize| {
-        let heard = list.heard[*node].as_ref();
-        heard.is_some_and(|heard| !heard.is_current(&*engine.nodes[*node]))
+        let failure = list.failure[*node].as_ref();
+        failure.is_some_and(|failure| !failure.is_current(&*engine.nodes[*node]))
     };
     let back: Vec<usize> = (0..engine.nodes.len()).filter(is_back).collect();
     list.walk(back).await;
-    let heard = list.heard.into_iter().zip(&engine.nodes);
-    let node_errors = heard.map(|(heard, node)| heard.map(|heard| heard.now(&**node)));
+    let failure = list.failure.into_iter().zip(&engine.nodes);
+    let node_errors = failure.map(|(failure, node)| failure.map(|failure| failure.now(&**node)));
     (list.names, node_errors.collect())
 }
 
@@ -88,14 +89,14 @@ struct List<'a> {
     patience: Duration,
     end: Moment,
     names: BTreeSet<Name>,
-    /// Why a node could not tell all of its names.
-    heard: Vec<Option<Heard>>,
+    /// Why a node could not list all of its names.
+    failure: Vec<Option<Failure>>,
 }
 
 impl List<'_> {
-    /// Goes through all names of these nodes.
+    /// Lists all names of these nodes.
     async fn walk(&mut self, nodes: Vec<usize>) {
-        nodes.iter().for_each(|node| self.heard[*node] = None);
+        nodes.iter().for_each(|node| self.failure[*node] = None);
         let mut walks: Vec<(usize, Option<Cursor>)> =
             nodes.into_iter().map(|node| (node, None)).collect();
         while !walks.is_empty() {
@@ -115,70 +116,70 @@ impl List<'_> {
                     Ok(Listed { names, next: cursor }) => {
                         self.names.extend(names);
                         match cursor {
-                            Some(_) if is_over => self.heard[node] = Some(self.out_of_time(node)),
+                            Some(_) if is_over => self.failure[node] = Some(self.out_of_time(node)),
                             Some(cursor) => next.push((node, Some(cursor))),
                             None => {}
                         }
                     }
-                    Err(heard) => self.heard[node] = Some(heard),
+                    Err(failure) => self.failure[node] = Some(failure),
                 }
             }
             walks = next;
         }
     }
 
-    fn out_of_time(&self, node: usize) -> Heard {
-        Heard::new(NodeError::TimedOut, self.engine.nodes[node].connection())
+    fn out_of_time(&self, node: usize) -> Failure {
+        Failure::new(NodeError::TimedOut, self.engine.nodes[node].connection())
     }
 }
 
 /// What the nodes know about one lock.
 struct View {
     name: Name,
-    nodes: Vec<Result<Inspected, Heard>>,
-    /// Who stands in line, as most nodes have it.
+    nodes: Vec<Result<Inspected, Failure>>,
+    /// The waiters that at least half of the nodes report.
     waiting: Vec<Owner>,
     waiting_total: u64,
-    /// What is stored on most nodes.
+    /// The value that most nodes report.
     value: Option<Value>,
-    /// Those who hold it together, if most nodes say so, but that one.
+    /// The other holders of a shared lock.
     others: Vec<Value>,
     /// The nodes' time.
     time_us: u64,
 }
 
 impl View {
-    fn new(name: &Name, nodes: Vec<Result<Inspected, Heard>>) -> Self {
-        let told: Vec<&Inspected> = nodes.iter().flatten().collect();
-        let entries: Vec<Entry> = told.iter().flat_map(|it| entries(it)).collect();
+    fn new(name: &Name, nodes: Vec<Result<Inspected, Failure>>) -> Self {
+        let reports: Vec<&Inspected> = nodes.iter().flatten().collect();
+        let entries: Vec<Entry> = reports.iter().flat_map(|it| entries(it)).collect();
         let most = most_seen(entries.iter(), |it| &it.value);
         let value = most.map(|it| it.value.clone());
         let is_together = most.is_some_and(|it| it.is_together);
         let others =
-            if is_together { others(&entries, value.as_ref(), told.len()) } else { vec![] };
-        let waiting = waiting(&told, value.iter().chain(&others));
-        let is_all = told.iter().all(|it| it.waiting_total == it.waiting.len() as u64);
+            if is_together { others(&entries, value.as_ref(), reports.len()) } else { vec![] };
+        let waiting = waiting(&reports, value.iter().chain(&others));
+        let is_all = reports.iter().all(|it| it.waiting_total == it.waiting.len() as u64);
         let waiting_total = match is_all {
             true => waiting.len() as u64,
             false => {
-                let total = middle(told.iter().map(|it| it.waiting_total));
+                let total = middle(reports.iter().map(|it| it.waiting_total));
                 total.max(waiting.len() as u64)
             }
         };
-        let time_us = middle(told.iter().map(|it| it.time_us));
+        let time_us = middle(reports.iter().map(|it| it.time_us));
         Self { name: name.clone(), waiting, waiting_total, value, others, time_us, nodes }
     }
 
-    /// Those whom the report speaks of.
+    /// The clients that the report mentions and whose descriptions are not known.
     fn clients(&self) -> impl Iterator<Item = ClientId> {
         let stored = self.nodes.iter().flatten().flat_map(entries);
         let holders = stored.filter_map(|it| Identity::of(&it.value).asked());
         let waiting = self.waiting.iter().filter_map(|owner| Position::of(owner.as_bytes()));
-        holders.chain(waiting.map(|place| place.client))
+        holders.chain(waiting.map(|position| position.client))
     }
 
     fn report(self, engine: &Engine, whos: &Whos) -> LockReport {
-        // One who has it on several nodes, as they see it together; and on how many.
+        // The number of nodes on which this holder has the lock, and their combined reports.
         let held = |value: &Value| {
             let entries = self.nodes.iter().flatten().flat_map(entries);
             let its = entries.filter(|entry| entry.value == *value);
@@ -188,22 +189,22 @@ impl View {
         let (votes, holder) = self.value.as_ref().map(held).unwrap_or_default();
         let shared_with = self.others.iter().filter_map(|value| held(value).1).collect();
         let waiter = |owner: &Owner| {
-            let place = Position::of(owner.as_bytes())?;
+            let position = Position::of(owner.as_bytes())?;
             Some(Waiter {
                 who: whos.words(&Identity::of_text(owner.as_bytes())),
-                is_this_client: place.client == engine.client,
-                waiting_for: Duration::from_micros(self.time_us.saturating_sub(place.ticket)),
+                is_this_client: position.client == engine.client,
+                waiting_for: Duration::from_micros(self.time_us.saturating_sub(position.ticket)),
             })
         };
         let waiting = self.waiting.iter().filter_map(waiter).collect();
-        let view = |(node, node_call): (usize, &Result<Inspected, Heard>)| NodeView {
+        let view = |(node, node_call): (usize, &Result<Inspected, Failure>)| NodeView {
             node: engine.nodes[node].label().to_owned(),
             observation: match node_call {
-                Ok(told) => match entries(told).first() {
+                Ok(reports) => match entries(reports).first() {
                     Some(entry) => Observation::Held(entry.holder(engine, whos)),
                     None => Observation::Free,
                 },
-                Err(heard) => Observation::NodeError(heard.now(&*engine.nodes[node])),
+                Err(failure) => Observation::NodeError(failure.now(&*engine.nodes[node])),
             },
         };
         LockReport {
@@ -218,30 +219,30 @@ impl View {
     }
 }
 
-/// What one node has of one who holds the lock.
+/// The report of one node about one holder.
 struct Entry {
     value: Value,
     fence: Option<Fence>,
     held_ms: Option<u64>,
     left_ms: Option<u64>,
-    /// Others hold it as well, or may.
+    /// Whether the lock is shared.
     is_together: bool,
 }
 
-/// Who has the lock on one node: several, if they hold it together.
-fn entries(told: &Inspected) -> Vec<Entry> {
+/// The holders on one node: several, if the lock is shared.
+fn entries(reports: &Inspected) -> Vec<Entry> {
     let share = |share: &ShareInfo| Entry {
         value: Value::Text(share.owner.as_bytes().into()),
-        // Readers have none.
-        fence: told.fence.filter(|_| !is_shared(&share.owner)).map(|it| it.fence),
+        // The fence of a reader means nothing to a resource.
+        fence: reports.fence.filter(|_| !is_shared(&share.owner)).map(|it| it.fence),
         held_ms: Some(share.held_ms),
         left_ms: Some(share.left_ms),
         is_together: true,
     };
     let alone = |seen: &KeyObservation| {
-        // A fence is not about a holder that knows no fences.
-        let is_line = matches!(Identity::of(&seen.value), Identity::Line(..));
-        let fence = told.fence.filter(|_| is_line);
+        // Holders from classic mode or other libraries have no fence.
+        let has_fence = matches!(Identity::of(&seen.value), Identity::Queue(..));
+        let fence = reports.fence.filter(|_| has_fence);
         Entry {
             value: seen.value.clone(),
             fence: fence.map(|it| it.fence),
@@ -250,9 +251,9 @@ fn entries(told: &Inspected) -> Vec<Entry> {
             is_together: false,
         }
     };
-    match told.shares.is_empty() {
-        true => told.observation.iter().map(alone).collect(),
-        false => told.shares.iter().map(share).collect(),
+    match reports.shares.is_empty() {
+        true => reports.observation.iter().map(alone).collect(),
+        false => reports.shares.iter().map(share).collect(),
     }
 }
 
@@ -267,8 +268,8 @@ impl Entry {
     }
 }
 
-/// Those who hold the lock together on at least half of the `nodes` that told, but `first`, in the
-/// order of their tickets.
+/// The holders of a shared lock that at least half of the `nodes` that replied report, except
+/// `first`, in the order of their tickets.
 fn others(entries: &[Entry], first: Option<&Value>, nodes: usize) -> Vec<Value> {
     let owners = entries.iter().filter(|it| it.is_together && Some(&it.value) != first);
     let mut owners: Vec<&[u8]> = owners.filter_map(|it| text(&it.value)).collect();
@@ -284,20 +285,20 @@ fn text(value: &Value) -> Option<&[u8]> {
     }
 }
 
-/// Those who stand in line on at least half of the nodes that told, in the order of their tickets.
-/// A holder may still stand in line where it is not the holder.
-fn waiting<'a>(told: &[&Inspected], holders: impl Iterator<Item = &'a Value>) -> Vec<Owner> {
+/// The waiters that at least half of the nodes that replied report, in the order of their tickets.
+/// Without the holders, which may still be queued on some nodes.
+fn waiting<'a>(reports: &[&Inspected], holders: impl Iterator<Item = &'a Value>) -> Vec<Owner> {
     let holders: BTreeSet<&[u8]> = holders.filter_map(text).collect();
     let is_holder = |owner: &Owner| holders.contains(owner.as_bytes());
-    let mut owners: Vec<&Owner> = told.iter().flat_map(|it| &it.waiting).collect();
+    let mut owners: Vec<&Owner> = reports.iter().flat_map(|it| &it.waiting).collect();
     owners.sort_unstable();
     let places = owners.chunk_by(|one, other| one == other);
-    let kept = places.filter(|same| same.len() * 2 >= told.len() && !is_holder(same[0]));
-    let longest = told.iter().map(|it| it.waiting.len()).max().unwrap_or_default();
+    let kept = places.filter(|same| same.len() * 2 >= reports.len() && !is_holder(same[0]));
+    let longest = reports.iter().map(|it| it.waiting.len()).max().unwrap_or_default();
     kept.map(|same| same[0].clone()).take(longest).collect()
 }
 
-/// The middle one: what one node alone says does not count.
+/// The median: the report of a single node does not count.
 fn middle(numbers: impl Iterator<Item = u64>) -> u64 {
     let mut numbers: Vec<u64> = numbers.collect();
     numbers.sort_unstable();
@@ -318,13 +319,14 @@ pub(super) fn listed(reply: Reply) -> Option<Listed> {
     }
 }
 
-/// How many locks are asked about at once: callers that want a lock wait behind these questions.
+/// How many locks are asked for at the same time. Callers that acquire a lock wait behind these
+/// questions.
 const ASKED_AT_ONCE_MAX: usize = 16;
 
-/// A walk through all keys of a node takes no longer.
+/// The longest time to list all keys of a node.
 const LIST_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// About so many locks are listed at the most.
+/// About how many locks are listed at most.
 const NAMES_MAX: usize = 100_000;
 
 #[cfg(test)]
@@ -335,8 +337,8 @@ mod tests {
         Position { ticket, ttl_ms: 1, client: ClientId::from_random([1; 20]) }.owner(ticket)
     }
 
-    /// What a node tells that has the key of `holder`, and of those in line all but `hidden`.
-    fn told(holder: Option<u64>, tickets: &[u64], hidden: u64) -> Result<Inspected, Heard> {
+    /// The report of a node with the key of `holder` and these waiters, and `hidden` more waiters.
+    fn reports(holder: Option<u64>, tickets: &[u64], hidden: u64) -> Result<Inspected, Failure> {
         let value = |ticket| Value::Text(owner(ticket).as_bytes().into());
         Ok(Inspected {
             observation: holder
@@ -349,32 +351,39 @@ mod tests {
         })
     }
 
-    fn view(nodes: impl IntoIterator<Item = Result<Inspected, Heard>>) -> (Vec<Owner>, u64) {
+    fn view(nodes: impl IntoIterator<Item = Result<Inspected, Failure>>) -> (Vec<Owner>, u64) {
         let name = Name::parse("a", "").unwrap();
         let view = View::new(&name, nodes.into_iter().collect());
         (view.waiting, view.waiting_total)
     }
 
     #[test]
-    fn in_line_is_who_stands_there_on_half_of_the_nodes() {
-        let nodes = [told(Some(1), &[2, 3], 0), told(Some(1), &[3, 4], 0), told(Some(1), &[2], 0)];
+    fn waiters_on_half_of_the_nodes_are_reported() {
+        let nodes =
+            [reports(Some(1), &[2, 3], 0), reports(Some(1), &[3, 4], 0), reports(Some(1), &[2], 0)];
         assert_eq!(view(nodes), (vec![owner(2), owner(3)], 2), "in the order of their tickets");
-        let silent = || Err(Heard::new(NodeError::TimedOut, 0));
-        assert_eq!(view([told(None, &[5, 6], 0), silent(), silent()]).0.len(), 2, "one that tells");
+        let silent = || Err(Failure::new(NodeError::TimedOut, 0));
+        assert_eq!(
+            view([reports(None, &[5, 6], 0), silent(), silent()]).0.len(),
+            2,
+            "one node has replied"
+        );
         assert_eq!(view([silent(), silent()]), (vec![], 0));
     }
 
     #[test]
-    fn the_holder_does_not_wait() {
-        let nodes = [told(Some(1), &[2], 0), told(Some(1), &[2], 0), told(Some(2), &[1], 0)];
+    fn the_holder_is_not_reported_as_a_waiter() {
+        let nodes =
+            [reports(Some(1), &[2], 0), reports(Some(1), &[2], 0), reports(Some(2), &[1], 0)];
         assert_eq!(view(nodes), (vec![owner(2)], 1));
-        let nodes = [told(Some(1), &[2], 0), told(Some(2), &[1], 0)];
-        assert_eq!(view(nodes), (vec![owner(2)], 1), "of two the first is believed");
+        let nodes = [reports(Some(1), &[2], 0), reports(Some(2), &[1], 0)];
+        assert_eq!(view(nodes), (vec![owner(2)], 1), "with two reports the first one counts");
     }
 
     #[test]
-    fn of_a_long_line_most_nodes_know_the_length() {
-        let nodes = [told(None, &[1, 2], 7), told(None, &[1, 2], 9), told(None, &[3, 4], 900)];
+    fn the_length_of_a_long_queue_is_the_median() {
+        let nodes =
+            [reports(None, &[1, 2], 7), reports(None, &[1, 2], 9), reports(None, &[3, 4], 900)];
         assert_eq!(view(nodes), (vec![owner(1), owner(2)], 11));
     }
 }

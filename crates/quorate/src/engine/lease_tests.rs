@@ -1,4 +1,4 @@
-//! What the watchdog does when a clock jumps, and when an extension by hand fails.
+//! The watchdog when a clock jumps, and when a manual extension fails.
 
 use std::{
     pin::pin,
@@ -20,9 +20,9 @@ use crate::{
     observe::{Event, Observer},
 };
 
-/// The timers of the runtime stand still while the machine is suspended, and leases do not.
+/// The timers of the runtime stop while the machine is suspended. Leases continue to run.
 #[tokio::test(start_paused = true)]
-async fn the_loss_of_a_lease_is_told_within_a_second_after_a_suspend() {
+async fn the_loss_of_a_lease_is_reported_within_a_second_after_a_suspend() {
     let client = settings(&MemoryNodes::new(3)).build().expect("valid");
     let guard = client.mutex("a").ttl(LONG).no_renew().lock().await.expect("it is free");
     pass(LONG / 10).await;
@@ -30,11 +30,11 @@ async fn the_loss_of_a_lease_is_told_within_a_second_after_a_suspend() {
     let woken_at = Instant::now();
     assert_eq!(guard.lost().await.reason, LostReason::Expired);
     let late = woken_at.elapsed();
-    assert!(late <= Duration::from_secs(1), "told {late:?} after the machine woke up");
+    assert!(late <= Duration::from_secs(1), "reported {late:?} after the machine woke up");
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_lease_is_renewed_soon_after_the_wall_clock_was_set() {
+async fn every_lease_is_renewed_soon_after_a_step_of_the_wall_clock() {
     for step_ms in [-HOUR_MS, HOUR_MS, -600, 600] {
         let renewed = renewals_after_step(step_ms).await;
         assert_eq!(renewed, ["at risk a", "renewed a"], "a step of {step_ms} ms");
@@ -42,15 +42,15 @@ async fn every_lease_is_renewed_soon_after_the_wall_clock_was_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wall_clock_that_is_slewed_renews_nothing() {
+async fn slewing_the_wall_clock_renews_no_lease() {
     for step_ms in [-400, 0, 400] {
         assert!(renewals_after_step(step_ms).await.is_empty(), "a step of {step_ms} ms");
     }
 }
 
-/// The renewal that is confirmed was sent with the ttl of before.
+/// The renewal that is confirmed was sent with the earlier ttl.
 #[tokio::test(start_paused = true)]
-async fn an_extension_that_is_lost_does_not_delay_the_next_renewal() {
+async fn a_lost_extension_does_not_delay_the_next_renewal() {
     let nodes = MemoryNodes::new(3);
     let behave = |behaviour| (0..nodes.len()).for_each(|node| nodes.set(node, behaviour));
     let client = settings(&nodes).ttl(SHORT).build().expect("valid");
@@ -63,15 +63,15 @@ async fn an_extension_that_is_lost_does_not_delay_the_next_renewal() {
     behave(Behaviour::Mute);
     let extending = pin!(guard.extend(10 * SHORT)).poll(&mut Context::from_waker(Waker::noop()));
     assert!(extending.is_pending(), "no node answers");
-    // The answers to the extension are lost, and those to the renewal come.
+    // The replies to the extension are lost. Those to the renewal arrive.
     behave(Behaviour::Answer);
     pass(30 * SHORT).await;
     guard.check().expect("it is renewed in time");
 }
 
-/// Those who extend by hand again and again may never wait for an answer.
+/// A caller that extends repeatedly may never wait for a reply.
 #[tokio::test(start_paused = true)]
-async fn extensions_that_are_sent_and_not_confirmed_delay_no_renewal() {
+async fn unconfirmed_extensions_delay_no_renewal() {
     let nodes = MemoryNodes::new(3);
     let behave = |behaviour| (0..nodes.len()).for_each(|node| nodes.set(node, behaviour));
     let client = settings(&nodes).ttl(SHORT).build().expect("valid");
@@ -83,7 +83,7 @@ async fn extensions_that_are_sent_and_not_confirmed_delay_no_renewal() {
         behave(Behaviour::Answer);
         pass(SHORT / 100).await;
         let left = guard.remaining();
-        assert!(left > SHORT / 2, "it is renewed after a third, and yet {left:?} are left");
+        assert!(left > SHORT / 2, "a lease that is renewed after a third has {left:?} left");
     }
 }
 
@@ -91,7 +91,7 @@ fn held(engine: &Engine) -> Vec<LeaseId> {
     engine.lock().held.keys().copied().collect()
 }
 
-/// What happens to a lease that is renewed rarely, within the next renewals of another one.
+/// The events of a lease that is rarely renewed, until another lease is renewed again.
 async fn renewals_after_step(step_ms: i64) -> Vec<String> {
     let journal = Journal::default();
     let client = settings(&MemoryNodes::new(3)).observer(journal.clone()).build().expect("valid");

@@ -14,11 +14,11 @@ use crate::{
     inspect::{LockCursor, LockReport, Observation},
 };
 
-/// The names on one page.
+/// The names on a page.
 pub(crate) struct Names {
-    /// The node that listed each of them.
+    /// The node that listed each name.
     nodes: BTreeMap<Name, usize>,
-    /// The nodes that could not list all of theirs, one bit for each.
+    /// The nodes that could not list all of their names, one bit for each.
     pub(crate) failed: u32,
 }
 
@@ -36,8 +36,7 @@ impl Names {
     }
 }
 
-/// About `limit` names, and where the list continues. If no node answered, why each of them did
-/// not.
+/// About `limit` names, and where the list continues. If no node replied, the error of each node.
 pub(crate) async fn list_page(
     engine: &Engine,
     prefix: &str,
@@ -58,7 +57,7 @@ pub(crate) async fn list_page(
         let command = Command::List {
             prefix: prefix.into(),
             cursor: cursor.place.take(),
-            count: wanted.clamp(LOOKED_MIN, LOOKED_MAX),
+            count: wanted.clamp(SCANNED_MIN, SCANNED_MAX),
         };
         let question = Question { node: cursor.node, command };
         let answer = ask(engine, vec![question], patience, listed).await.pop();
@@ -69,8 +68,8 @@ pub(crate) async fn list_page(
                 }
                 next
             }
-            Some(Err(heard)) => {
-                node_errors[cursor.node] = Some(heard.now(&*engine.nodes[cursor.node]));
+            Some(Err(failure)) => {
+                node_errors[cursor.node] = Some(failure.now(&*engine.nodes[cursor.node]));
                 found.failed |= bit(cursor.node);
                 None
             }
@@ -94,11 +93,11 @@ const fn bit(node: usize) -> u32 {
     1 << (node % 32)
 }
 
-/// A page of a list takes no longer, however few names match.
+/// The longest time for a page, even if few names match.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Few names match among many keys.
-const LOOKED_MIN: u32 = 50;
+/// The smallest number of keys to scan at once: few names may match among many keys.
+const SCANNED_MIN: u32 = 50;
 
-/// Callers that want a lock wait behind a node that looks at its keys.
-const LOOKED_MAX: u32 = 200;
+/// The largest number of keys to scan at once: callers that acquire a lock wait while a node scans.
+const SCANNED_MAX: u32 = 200;

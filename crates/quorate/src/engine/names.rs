@@ -1,4 +1,4 @@
-//! How the owners of a client are named.
+//! Creates the owners of a client.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use quorate_core::{
 
 use crate::nonces::OwnerKey;
 
-/// Numbers that are never used twice, and the secrets that belong to them.
+/// Numbers that are never used twice, and a secret for each.
 #[derive(Debug)]
 pub(crate) struct Names {
     client: ClientId,
@@ -32,13 +32,13 @@ impl Names {
 }
 
 impl OwnerSource for Names {
-    fn next_owner(&mut self, place: &Position, kind: &OwnerKind) -> Owner {
+    fn next_owner(&mut self, position: &Position, kind: &OwnerKind) -> Owner {
         let number = self.next_number();
-        // Whoever knows one owner of this client must not know the others.
+        // So the other owners of this client cannot be guessed from one of them.
         let secret = Some(self.key.secret(number));
         let OwnerKind { is_shared, ref identity, tag, ref label } = *kind;
         let (label, identity) = (label.as_deref(), identity.as_deref());
-        place.owner_of(&Request { number, secret, tag, label, is_shared, identity })
+        position.owner_of(&Request { number, secret, tag, label, is_shared, identity })
     }
 
     fn next_plain_owner(&mut self, kind: &OwnerKind) -> Owner {

@@ -1,4 +1,4 @@
-//! What observers are told, once the engine's mutex is free.
+//! Notices for observers, which are sent when the engine's mutex is free.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     observe::{Action, Event, LockKind, Outcome},
 };
 
-/// One thing to tell.
+/// A notice for the observers.
 #[derive(Debug)]
 pub(super) enum Notice {
     Answered {
@@ -45,7 +45,7 @@ pub(super) enum Notice {
 }
 
 impl Notice {
-    pub(super) fn tell(&self, engine: &Engine) {
+    pub(super) fn send(&self, engine: &Engine) {
         match self {
             Self::Answered { round, action, node, answer, took } => {
                 let (round, action, took) = (*round, *action, *took);
@@ -64,12 +64,12 @@ impl Notice {
                 let (name, kind, waited) = (name.as_str(), *kind, *waited);
                 engine.tell(&Event::WaitEnded { name, kind, waited });
             }
-            Self::Lease { name, kind, event } => tell_lease(engine, name.as_str(), *kind, *event),
+            Self::Lease { name, kind, event } => send_lease(engine, name.as_str(), *kind, *event),
         }
     }
 }
 
-fn tell_lease(engine: &Engine, name: &str, kind: LockKind, event: watchdog::Event) {
+fn send_lease(engine: &Engine, name: &str, kind: LockKind, event: watchdog::Event) {
     match event {
         watchdog::Event::Valid { .. } => {}
         watchdog::Event::Renewed { outcome, margin, .. } => {

@@ -1,4 +1,4 @@
-//! What errors and reports say about each node: what is true when they are made.
+//! The state of each node in errors and reports, as of the time when they are made.
 
 use quorate_core::quorum::Vote;
 
@@ -7,58 +7,60 @@ use crate::{
     node::Node,
 };
 
-/// An error that came in place of an answer, and the connection on which it came.
+/// An error in place of a reply, and the connection on which it occurred.
 #[derive(Clone, Debug)]
-pub(super) struct Heard {
+pub(super) struct Failure {
     pub(super) node_error: NodeError,
     connection: u64,
 }
 
-impl Heard {
-    /// `connection` is the node's number for it: as the answer comes in, or, for one that `send`
-    /// gives itself, before the call. A node that comes up meanwhile has another one.
+impl Failure {
+    /// `connection` is the node's number of the connection when the error occurred. For an error
+    /// that `send` returns, it is the number before the call. A node that comes up has a new
+    /// number.
     pub(super) const fn new(node_error: NodeError, connection: u64) -> Self {
         Self { node_error, connection }
     }
 
-    /// Whether the node has not been connected anew since.
+    /// Whether the node has not been reconnected since.
     pub(super) fn is_current(&self, node: &dyn Node) -> bool {
         node.node_error().is_some() || self.connection == node.connection()
     }
 
-    /// What to say of a node of which nothing else is known.
+    /// The error to report if nothing else is known about the node.
     pub(super) fn now(&self, node: &dyn Node) -> NodeError {
-        // One that came up since has not answered in time, whatever it was that kept it from that.
+        // A node that came up since then has not replied in time, for whatever reason.
         node_error_now(node, Some(self)).unwrap_or(NodeError::TimedOut)
     }
 }
 
-/// What is wrong with a node now, if anything is. All errors and reports go by this rule:
+/// The present error of a node, if any. All errors and reports follow these rules:
 ///
-/// 1. While the node cannot be asked, the link knows best why: its error is as old as its last try
-///    to connect, and counts down what is left of a guard. What an attempt heard before may be
-///    over by now: the node was not connected yet, refused connections, or was guarded for longer.
-/// 2. While it can be asked, the error of the last answer counts, if it came on this connection:
-///    it is the server's own word, such as out of memory, no permission, or loading its data.
-/// 3. An error from before this connection counts no more: the node is well, for all we know.
-pub(super) fn node_error_now(node: &dyn Node, heard: Option<&Heard>) -> Option<NodeError> {
-    let current = |heard: &&Heard| heard.connection == node.connection();
-    node.node_error().or_else(|| heard.filter(current).map(|heard| heard.node_error.clone()))
+/// 1. While the node cannot be reached, the error of the link counts. It is from the last attempt
+///    to connect and contains the remaining quarantine time. An earlier error of a command may be
+///    outdated.
+/// 2. While the node can be reached, the error of the last command counts if it occurred on this
+///    connection. Then it comes from the server itself, for example out of memory, no permission,
+///    or loading its data.
+/// 3. An error from before this connection does not count. As far as the client knows, the node
+///    works.
+pub(super) fn node_error_now(node: &dyn Node, failure: Option<&Failure>) -> Option<NodeError> {
+    let current = |failure: &&Failure| failure.connection == node.connection();
+    node.node_error().or_else(|| failure.filter(current).map(|failure| failure.node_error.clone()))
 }
 
-/// What an attempt reports of a node. Its vote is its answer to this attempt, and says more than
-/// any error: pass it for as long as it stands. `silence` is for a node that is well and has not
-/// answered.
+/// The answer of a node to report for a call. Pass the vote of the node while it is valid: it takes
+/// precedence over errors. `silence` is the answer for a node that works and has not replied.
 pub(super) fn answer_now(
     node: &dyn Node,
     vote: Option<Vote>,
-    heard: Option<&Heard>,
+    failure: Option<&Failure>,
     silence: NodeAnswer,
 ) -> NodeAnswer {
     match vote {
         Some(Vote::Grant) => NodeAnswer::Granted,
         Some(Vote::Refuse) => NodeAnswer::Refused,
-        Some(Vote::Unknown) | None => match node_error_now(node, heard) {
+        Some(Vote::Unknown) | None => match node_error_now(node, failure) {
             Some(node_error) => NodeAnswer::NodeError(node_error),
             None => silence,
         },
@@ -113,9 +115,9 @@ mod tests {
     fn link_that_is_down_knows_best() {
         let down = Fake(Some(NodeError::ConnectionRefused), 4);
         for connection in [3, 4] {
-            let heard = Heard::new(NodeError::OutOfMemory, connection);
-            assert_eq!(node_error_now(&down, Some(&heard)), Some(NodeError::ConnectionRefused));
-            assert!(heard.is_current(&down));
+            let failure = Failure::new(NodeError::OutOfMemory, connection);
+            assert_eq!(node_error_now(&down, Some(&failure)), Some(NodeError::ConnectionRefused));
+            assert!(failure.is_current(&down));
         }
         assert_eq!(node_error_now(&down, None), Some(NodeError::ConnectionRefused));
     }
@@ -123,8 +125,8 @@ mod tests {
     #[test]
     fn error_counts_on_its_own_connection_only() {
         let up = Fake(None, 5);
-        let old = Heard::new(NodeError::Connecting, 4);
-        let current = Heard::new(NodeError::OutOfMemory, 5);
+        let old = Failure::new(NodeError::Connecting, 4);
+        let current = Failure::new(NodeError::OutOfMemory, 5);
         assert_eq!(node_error_now(&up, Some(&current)), Some(NodeError::OutOfMemory));
         assert_eq!(node_error_now(&up, Some(&old)), None);
         assert!(current.is_current(&up) && !old.is_current(&up));

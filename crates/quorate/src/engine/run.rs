@@ -1,4 +1,4 @@
-//! Where the engine runs, and how it ends.
+//! Runs the engine, and ends it.
 
 use std::{
     io,
@@ -23,9 +23,9 @@ use crate::{
 /// Where the engine runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Where {
-    /// On a thread of its own, so that no user code can starve it.
+    /// On its own thread, so that user code cannot starve it.
     OwnThread,
-    /// On the runtime that the client is built on: for paused clocks and simulations.
+    /// On the runtime on which the client is built, for paused clocks and simulations.
     ThisRuntime,
 }
 
@@ -45,41 +45,41 @@ impl Running {
         idle: Arc<IdleSignal>,
     ) -> Result<Self, ConfigError> {
         let ending = Arc::new(Ending { idle, ..Ending::default() });
-        let life = live(engine.clone(), drivers, ending.clone());
+        let task = run_engine(engine.clone(), drivers, ending.clone());
         let thread = match place {
-            Where::OwnThread => Some(start_thread(life)?),
+            Where::OwnThread => Some(start_thread(task)?),
             Where::ThisRuntime => {
                 runtime::Handle::try_current()
                     .map_err(|error| refused("a task", &error))?
-                    .spawn(life);
+                    .spawn(task);
                 None
             }
         };
         Ok(Self { ending, thread })
     }
 
-    /// Asks the engine to end once nothing is outstanding, or after `grace`.
+    /// Ends the engine once nothing is outstanding, or after `grace`.
     pub(crate) fn order_end(&self, grace: Duration) {
         self.ending.lock().grace.get_or_insert(grace);
         self.ending.ordered.notify_one();
     }
 
-    /// Waits for the end that was ordered; true if nothing was left outstanding.
+    /// Waits for the end that was ordered. Returns whether nothing was left outstanding.
     pub(crate) async fn ended(&self) -> bool {
         loop {
-            let told = self.ending.has_ended.notified();
-            let mut told = std::pin::pin!(told);
-            // Enabled before the look, so that an end between the two is not missed.
-            told.as_mut().enable();
+            let end = self.ending.has_ended.notified();
+            let mut end = std::pin::pin!(end);
+            // Enabled before the check, so that an end between the two is not missed.
+            end.as_mut().enable();
             if let Some(is_clean) = self.ending.lock().is_clean {
                 return is_clean;
             }
-            told.await;
+            end.await;
         }
     }
 
-    /// Waits for the end that was ordered, but not for longer than `bound`, and not where waiting
-    /// would keep the engine itself from going on.
+    /// Waits for the end that was ordered, for up to `bound`. Does not wait on the engine's own
+    /// thread or runtime, which could not continue then.
     pub(crate) fn wait_for_end(&self, bound: Duration) {
         if self.thread.is_some_and(|thread| thread != thread::current().id()) {
             let state = self.ending.lock();
@@ -90,8 +90,8 @@ impl Running {
     }
 }
 
-/// Runs until the end is ordered, then until all is quiet or the grace is over.
-async fn live(engine: Arc<Engine>, drivers: Vec<Driver>, ending: Arc<Ending>) {
+/// Runs until the end is ordered, then until nothing is outstanding or the grace period has passed.
+async fn run_engine(engine: Arc<Engine>, drivers: Vec<Driver>, ending: Arc<Ending>) {
     let tasks = Tasks(
         drivers
             .into_iter()
@@ -104,13 +104,13 @@ async fn live(engine: Arc<Engine>, drivers: Vec<Driver>, ending: Arc<Ending>) {
     ending.idle.expect();
     let idle = async {
         while engine.is_busy() {
-            // Debts that expire tell nobody, so we look now and then.
-            let _ = tokio::time::timeout(LOOK_AGAIN, ending.idle.notified()).await;
+            // Nothing notifies the engine of debts that expire, so it checks from time to time.
+            let _ = tokio::time::timeout(CHECK_AGAIN, ending.idle.notified()).await;
         }
     };
     let is_clean = tokio::time::timeout(grace, idle).await.is_ok();
     drop(tasks);
-    // Aborted tasks are dropped when the runtime comes by; links answer what waits as they go.
+    // The runtime drops aborted tasks at the next opportunity. Then links fail what waits.
     tokio::task::yield_now().await;
     engine.timers.stop();
     ending.lock().is_clean = Some(is_clean);
@@ -118,16 +118,16 @@ async fn live(engine: Arc<Engine>, drivers: Vec<Driver>, ending: Arc<Ending>) {
     ending.has_ended.notify_waiters();
 }
 
-fn start_thread(life: impl Future<Output = ()> + Send + 'static) -> Result<ThreadId, ConfigError> {
-    look_for_room().map_err(|error| refused("a runtime", &error))?;
-    // The thread comes first: a runtime that nobody can run may not be dropped by a caller who runs
-    // on another one.
-    let (hand, take) = mpsc::channel::<Runtime>();
+fn start_thread(task: impl Future<Output = ()> + Send + 'static) -> Result<ThreadId, ConfigError> {
+    check_descriptors().map_err(|error| refused("a runtime", &error))?;
+    // The thread is started first: if it failed, the runtime would have to be dropped here, which
+    // panics if the caller runs on another runtime.
+    let (send_runtime, receive_runtime) = mpsc::channel::<Runtime>();
     let thread = thread::Builder::new()
         .name("quorate".into())
         .spawn(move || {
-            if let Ok(runtime) = take.recv() {
-                runtime.block_on(life);
+            if let Ok(runtime) = receive_runtime.recv() {
+                runtime.block_on(task);
             }
         })
         .map_err(|error| refused("a thread", &error))?;
@@ -135,13 +135,14 @@ fn start_thread(life: impl Future<Output = ()> + Send + 'static) -> Result<Threa
         .enable_all()
         .build()
         .map_err(|error| refused("a runtime", &error))?;
-    // It waits for nothing else.
-    let _ = hand.send(runtime);
+    // The thread waits for nothing else.
+    let _ = send_runtime.send(runtime);
     Ok(thread.thread().id())
 }
 
-/// A runtime panics if it cannot open what signals need, in programs that listen to signals.
-fn look_for_room() -> io::Result<()> {
+/// Checks that file descriptors are available. A runtime panics if it cannot open those for
+/// signals, in programs that listen to signals.
+fn check_descriptors() -> io::Result<()> {
     let pairs = [UnixStream::pair()?, UnixStream::pair()?, UnixStream::pair()?];
     drop(pairs);
     Ok(())
@@ -160,7 +161,7 @@ impl Drop for Tasks {
     }
 }
 
-/// How the engine is told to end, and tells that it did.
+/// The order to end the engine, and the report that it has ended.
 #[derive(Debug, Default)]
 struct Ending {
     state: Mutex<EndingState>,
@@ -182,5 +183,5 @@ impl Ending {
     }
 }
 
-/// How often an engine that is to end looks whether anything is left.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How often an engine that ends checks whether anything is outstanding.
+const CHECK_AGAIN: Duration = Duration::from_millis(20);

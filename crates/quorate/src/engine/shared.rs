@@ -1,8 +1,8 @@
-//! The client's machine at work: one mutex around everything that it decides.
+//! Drives the client's state machine, under one mutex.
 //!
-//! The machine says what to send, and its driver here puts that into the queues of the nodes before
-//! it lets go of the mutex: so commands reach a node in the order in which the machine wants them.
-//! Callers are woken, observers told and bytes written without the mutex.
+//! Commands enter the queues of the nodes before the mutex is released, so they reach a node in the
+//! order of the state machine. Callers are woken, observers notified and bytes written without the
+//! mutex.
 
 use std::{
     collections::BTreeMap,
@@ -19,43 +19,43 @@ use quorate_core::{
     quorum::{NodeSet, majority},
 };
 
-use super::{Engine, call::Record, held::Held, names::Names, observers::Notice, report::Heard};
+use super::{Engine, call::Record, held::Held, names::Names, observers::Notice, report::Failure};
 use crate::{
     error::NodeError,
     node::{Pull, Pulled, ReplyTo, Request, Work},
     timers::{FOREVER, Timed},
 };
 
-/// What the engine's mutex guards.
+/// The state that the engine's mutex protects.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) machine: Machine<Names>,
-    /// What the driver knows of the machine's calls and leases.
+    /// What the driver knows about the calls and leases of the state machine.
     pub(super) calls: BTreeMap<CallId, Box<Record>>,
     pub(crate) held: BTreeMap<LeaseId, Arc<Held>>,
     armed_at: Option<Moment>,
-    /// Kept so that the timer can find it.
+    /// Kept alive here, because the timer has a weak reference.
     tick: Option<Arc<Tick>>,
 }
 
-/// What is to be done without the mutex.
+/// What remains to be done without the mutex.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Rest {
-    /// Nodes whose queues have to be flushed.
+    /// The nodes whose queues must be flushed.
     queued: NodeSet,
     waker: Option<Waker>,
     wakers: Vec<Waker>,
     lost: Vec<Arc<Held>>,
-    told: Vec<Notice>,
+    notices: Vec<Notice>,
     /// The next timer could not be set: the engine has ended.
     is_ended: bool,
 }
 
 impl Default for Rest {
     fn default() -> Self {
-        let (waker, wakers, lost, told) = (None, Vec::new(), Vec::new(), Vec::new());
-        Self { queued: NodeSet::EMPTY, waker, wakers, lost, told, is_ended: false }
+        let (waker, wakers, lost, notices) = (None, Vec::new(), Vec::new(), Vec::new());
+        Self { queued: NodeSet::EMPTY, waker, wakers, lost, notices, is_ended: false }
     }
 }
 
@@ -68,13 +68,13 @@ impl Rest {
         }
     }
 
-    /// What is queued for this node leaves by itself.
+    /// Records that the queue of this node needs no flush.
     pub(super) fn is_written(&mut self, node: usize) {
         self.queued.remove(node);
     }
 
-    pub(super) fn tell(&mut self, told: Notice) {
-        self.told.push(told);
+    pub(super) fn notify(&mut self, notice: Notice) {
+        self.notices.push(notice);
     }
 
     fn finish(self, engine: &Engine, order: Order) {
@@ -84,7 +84,7 @@ impl Rest {
             Order::Behind => engine.nodes[node].flush_behind(),
             Order::Next => engine.nodes[node].flush(),
         });
-        self.told.iter().for_each(|told| told.tell(engine));
+        self.notices.iter().for_each(|notice| notice.send(engine));
     }
 }
 
@@ -94,19 +94,20 @@ impl Shared {
         Self { machine, calls, held, armed_at: None, tick: None }
     }
 
-    /// Nodes may have come up without anybody hearing of it yet.
-    pub(super) fn learn_who_is_up(&mut self, engine: &Engine, now: Moment) {
+    /// Updates which nodes can be reached. Events about that may still be on the way.
+    pub(super) fn update_reachable(&mut self, engine: &Engine, now: Moment) {
         for node in engine.reachable().iter() {
             self.machine.handle_up(node, now);
         }
     }
 
-    /// True while too few nodes can be asked, for all that is known.
+    /// Whether too few nodes can be reached, as far as the client knows.
     pub(super) fn is_short(&self, engine: &Engine) -> bool {
         self.machine.up().len() < majority(engine.nodes.len())
     }
 
-    /// Does what the machine says until it waits, or until busy nodes have it wait.
+    /// Executes the outputs of the state machine until it waits, or until all nodes with commands
+    /// are busy.
     fn drive(&mut self, engine: &Arc<Engine>, rest: &mut Rest, now: Moment) {
         let mut busy = NodeSet::EMPTY;
         loop {
@@ -123,7 +124,7 @@ impl Shared {
         self.arm(engine, rest);
     }
 
-    /// Lets a node take what the machine has for it.
+    /// Lets a node take the commands that the state machine has for it.
     pub(super) fn send(
         &mut self,
         engine: &Arc<Engine>,
@@ -138,7 +139,7 @@ impl Shared {
             rest.queued.insert(node);
         }
         for (about, command, answer) in work.answered {
-            self.note_answer(engine, node, (&about, &command), &answer, rest, now);
+            self.record_answer(engine, node, (&about, &command), &answer, rest, now);
             match &answer {
                 Ok(reply) => self.machine.handle_answer(node, (&about, &command), Some(reply), now),
                 Err(_) => self.machine.handle_unsent(node, (&about, &command), now),
@@ -158,8 +159,8 @@ impl Shared {
         now: Moment,
     ) {
         let connection = || engine.nodes[node].connection();
-        let answer = answer.map_err(|node_error| Heard::new(node_error, connection()));
-        self.note_answer(engine, node, (about, command), &answer, rest, now);
+        let answer = answer.map_err(|node_error| Failure::new(node_error, connection()));
+        self.record_answer(engine, node, (about, command), &answer, rest, now);
         self.machine.handle_answer(node, (about, command), answer.as_ref().ok(), now);
         self.give_up_if_denied(engine, (about, command), answer.as_ref().ok(), now);
     }
@@ -172,7 +173,7 @@ impl Shared {
         }
     }
 
-    /// What guards read is set under the mutex.
+    /// Updates what guards read.
     fn handle_lease_event(
         &self,
         engine: &Engine,
@@ -194,11 +195,11 @@ impl Shared {
             Lease::Renewed { .. } | Lease::AtRisk { .. } => {}
         }
         if engine.is_observed() && !matches!(event, Lease::Valid { .. }) {
-            rest.tell(Notice::Lease { name: held.name.clone(), kind: held.kind, event });
+            rest.notify(Notice::Lease { name: held.name.clone(), kind: held.kind, event });
         }
     }
 
-    /// Sets the timer if something is due before it.
+    /// Sets the timer if something is due earlier.
     fn arm(&mut self, engine: &Arc<Engine>, rest: &mut Rest) {
         let Some(next) = self.machine.poll_timeout() else { return };
         if self.armed_at.is_none_or(|armed_at| next < armed_at) {
@@ -210,13 +211,13 @@ impl Shared {
         }
     }
 
-    /// Waiting does not help those whose nodes deny them.
+    /// Gives up all calls that are denied by too many nodes.
     pub(super) fn give_up_where_denied(&mut self, engine: &Engine, now: Moment) {
         let waiting: Vec<CallId> = self.calls.keys().copied().collect();
         waiting.into_iter().for_each(|call| self.give_up_call_if_denied(engine, call, now));
     }
 
-    /// The same for those that this answer has failed.
+    /// Gives up the calls for which this was an error, if too many nodes deny them.
     fn give_up_if_denied(
         &mut self,
         engine: &Engine,
@@ -233,7 +234,7 @@ impl Shared {
         }
     }
 
-    /// Looks after a lease that a call has won.
+    /// Takes the lock that a call has acquired as a lease, and renews it from now on.
     pub(super) fn keep(
         &mut self,
         call: CallId,
@@ -247,11 +248,11 @@ impl Shared {
         Some(held)
     }
 
-    /// Says whether the holder may act at `now`. Once it may not, it never may again.
+    /// Checks whether the holder may act at `now`. A lost lease stays lost.
     pub(crate) fn check(&mut self, held: &Held, now: Moment) -> Result<(), LostReason> {
         let checked = match self.machine.lease(held.id) {
             Some(_) => self.machine.check(held.id, now),
-            // The guard is gone: what is left is its deadline.
+            // The guard was dropped, and only the deadline remains.
             None => held.check_deadline(now),
         };
         checked.inspect_err(|reason| held.set_lost(*reason))
@@ -263,12 +264,12 @@ impl Engine {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the machine something, and does what it says.
+    /// Gives the state machine an input and executes its outputs.
     pub(crate) fn work<T>(self: &Arc<Self>, act: impl FnOnce(&mut Shared, Moment) -> T) -> T {
         self.work_in_order(|shared, now| (act(shared, now), Order::Next))
     }
 
-    /// The same, and says when what is sent has to leave.
+    /// Does the same, and determines when the commands are sent.
     pub(super) fn work_in_order<T>(
         self: &Arc<Self>,
         act: impl FnOnce(&mut Shared, Moment) -> (T, Order),
@@ -280,7 +281,7 @@ impl Engine {
         result
     }
 
-    /// Does what the machine says, and the rest without the mutex.
+    /// Executes the outputs of the state machine, and the rest without the mutex.
     pub(super) fn finish(
         self: &Arc<Self>,
         mut shared: MutexGuard<'_, Shared>,
@@ -290,7 +291,7 @@ impl Engine {
     ) {
         shared.drive(self, &mut rest, now);
         if std::mem::take(&mut rest.is_ended) {
-            // No timer will come: every deadline has come.
+            // There are no more timers, so all calls end now.
             shared.machine.handle_end(now);
             shared.drive(self, &mut rest, now);
         }
@@ -308,28 +309,28 @@ impl Engine {
     }
 }
 
-/// When commands leave.
+/// When commands are sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Order {
-    /// As soon as the node can take them.
+    /// As soon as the node can accept them.
     Next,
-    /// Behind what the node is asked already, so that it is done with that first.
+    /// After the commands that the node already has.
     Behind,
 }
 
-/// What the machine has for one node.
+/// The commands that the state machine has for one node.
 struct Waiting<'a> {
     shared: &'a mut Shared,
     engine: &'a Arc<Engine>,
     node: usize,
-    answered: Vec<(About, Command, Result<Reply, Heard>)>,
+    answered: Vec<(About, Command, Result<Reply, Failure>)>,
     now: Moment,
 }
 
 impl Work for Waiting<'_> {
     fn next(&mut self, joins: Joins) -> Option<Request> {
         let Transmit { about, command } = self.shared.machine.poll_transmit(self.node, joins)?;
-        self.shared.note_sent(self.node, &about, &command, self.now);
+        self.shared.record_sent(self.node, &about, &command, self.now);
         let to = ReplyTo::Machine { listener: self.engine.clone(), about };
         Some(Request { command, to })
     }
@@ -337,13 +338,13 @@ impl Work for Waiting<'_> {
     fn answer(&mut self, request: Request, answer: Result<Reply, NodeError>, connection: u64) {
         let Request { command, to } = request;
         if let ReplyTo::Machine { about, .. } = to {
-            let answer = answer.map_err(|node_error| Heard::new(node_error, connection));
+            let answer = answer.map_err(|node_error| Failure::new(node_error, connection));
             self.answered.push((about, command, answer));
         }
     }
 }
 
-/// The machine's timer.
+/// The timer of the state machine.
 #[derive(Debug)]
 struct Tick {
     engine: Weak<Engine>,
@@ -353,8 +354,8 @@ impl Timed for Tick {
     fn handle_timeout(self: Arc<Self>, at: Moment) {
         let Some(engine) = self.engine.upgrade() else { return };
         engine.work(|shared, now| {
-            // A timer that was set before an earlier one took its place must not set another, or
-            // there would be more and more of them.
+            // This timer was replaced by an earlier one. It must not set another, or the number of
+            // timers would grow.
             if shared.armed_at.is_none_or(|armed_at| at < armed_at) {
                 return;
             }

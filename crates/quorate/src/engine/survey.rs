@@ -1,4 +1,4 @@
-//! Asks nodes about locks, to tell people who holds them. Nothing is decided by it.
+//! Asks nodes about locks, to report to people who holds them. No decision depends on it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use quorate_core::{
     queue::{Position, identity_of, is_shared, label_of},
 };
 
-use super::{Engine, report::Heard};
+use super::{Engine, report::Failure};
 use crate::{
     error::{Holder, NodeError},
     node::{Inbox, Request, Sent},
@@ -23,7 +23,7 @@ use crate::{
     timers::Timed,
 };
 
-/// The holder that most nodes know, if any of them answers within `patience`.
+/// The holder that most nodes report, if any node replies within `patience`.
 pub(crate) async fn survey(engine: &Engine, name: &Name, patience: Duration) -> Option<Holder> {
     let look = Command::ReadKey { name: name.clone() };
     let read = |reply| match reply {
@@ -40,33 +40,33 @@ pub(crate) async fn survey(engine: &Engine, name: &Name, patience: Duration) -> 
     Some(whos.holder(engine, &observation.value, expires_in))
 }
 
-/// One question to every node.
+/// A question to every node.
 pub(super) fn of_all(engine: &Engine, command: &Command) -> impl Iterator<Item = Question> {
     (0..engine.nodes.len()).map(|node| Question { node, command: command.clone() })
 }
 
-/// What is asked of which node.
+/// A question to a node.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) node: usize,
     pub(super) command: Command,
 }
 
-/// Asks all of it at once, and returns what is answered within `patience`, in the same order: what
-/// `read` makes of each reply, or what is wrong with the node.
+/// Asks all questions at the same time. Returns for each, in order, the result of `read` for the
+/// reply, or the error of the node, after `patience` at the latest.
 ///
-/// A node that was not connected yet, or lost the question with its connection, and can be asked by
-/// now, is asked once more.
+/// A node that was not connected yet or has lost its connection since is asked once more if it can
+/// be reached now.
 pub(super) async fn ask<T>(
     engine: &Engine,
     questions: Vec<Question>,
     patience: Duration,
     read: impl Fn(Reply) -> Option<T>,
-) -> Vec<Result<T, Heard>> {
+) -> Vec<Result<T, Failure>> {
     let mut answers = ask_once(engine, &questions, patience, &read).await;
-    let is_lost = |(answer, question): &(&mut Result<T, Heard>, Question)| match answer {
+    let is_lost = |(answer, question): &(&mut Result<T, Failure>, Question)| match answer {
         Ok(_) => false,
-        Err(heard) => !heard.is_current(&*engine.nodes[question.node]),
+        Err(failure) => !failure.is_current(&*engine.nodes[question.node]),
     };
     let (lost, again): (Vec<_>, Vec<_>) = answers.iter_mut().zip(questions).filter(is_lost).unzip();
     if !again.is_empty() {
@@ -81,14 +81,14 @@ async fn ask_once<T>(
     questions: &[Question],
     patience: Duration,
     read: impl Fn(Reply) -> Option<T>,
-) -> Vec<Result<T, Heard>> {
+) -> Vec<Result<T, Failure>> {
     let now = engine.now();
     let survey = Arc::new(Survey::new(questions.len()));
     let nodes: BTreeSet<usize> = questions.iter().map(|question| question.node).collect();
     let connections = questions.iter().map(|question| engine.nodes[question.node].connection());
     let connections: Vec<u64> = connections.collect();
     for (number, Question { node, command }) in questions.iter().cloned().enumerate() {
-        // The inbox wants to know which question it was: there may be several to one node.
+        // The inbox gets the number of the question, because a node may get several.
         let request = Request::to_inbox(command, number, survey.clone());
         if let Sent::Answered(answer) = engine.nodes[node].send(request, now) {
             survey.take_in(number, answer);
@@ -112,12 +112,12 @@ async fn ask_once<T>(
         let unexpected = || NodeError::Protocol("an unexpected reply".into());
         let answer = answer.unwrap_or_else(|| Err(silence.clone()));
         let answer = answer.and_then(|reply| read(reply).ok_or_else(unexpected));
-        answer.map_err(|node_error| Heard::new(node_error, connection))
+        answer.map_err(|node_error| Failure::new(node_error, connection))
     };
     answers.into_iter().zip(connections).map(read).collect()
 }
 
-/// Different nodes may show different holders for a moment: the one on most nodes has it.
+/// The value that most nodes report. For a moment nodes may report different holders.
 pub(super) fn most_seen<'a, T>(
     seen: impl DoubleEndedIterator<Item = &'a T> + Clone,
     value: impl Fn(&T) -> &Value,
@@ -126,14 +126,14 @@ pub(super) fn most_seen<'a, T>(
     seen.clone().rev().max_by_key(|it| count(it))
 }
 
-/// Whom a stored value speaks of.
+/// The client that a stored value identifies.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Identity {
-    /// A client of ours, which the nodes may know, and how this owner is to be shown, if otherwise.
-    Line(ClientId, Option<String>),
-    /// A client of ours in classic mode, and who it is.
+    /// A client in the default mode, and the label of its owner, if any.
+    Queue(ClientId, Option<String>),
+    /// A client in classic mode, and its description.
     Classic(ClientId, String),
-    /// Another library's or program's: how it is shown.
+    /// A value of another library or program, as it is shown.
     Foreign(String),
 }
 
@@ -151,10 +151,10 @@ impl Identity {
         }
     }
 
-    /// The readable part of an owner of ours; for another library's, the value as it is, escaped.
+    /// Parses the readable part of an owner. Other values are escaped as a whole.
     pub(super) fn of_text(text: &[u8]) -> Self {
         if let Some(Position { client, .. }) = Position::of(text) {
-            return Self::Line(client, label_of(text).map(|label| shown(label.as_bytes())));
+            return Self::Queue(client, label_of(text).map(|label| shown(label.as_bytes())));
         }
         let classic = text.iter().position(|byte| *byte == b'@').and_then(|at| {
             let (id, number) = text[..at].split_at_checked(41)?;
@@ -167,26 +167,27 @@ impl Identity {
 
     pub(super) const fn client(&self) -> Option<ClientId> {
         match self {
-            Self::Line(client, _) | Self::Classic(client, _) => Some(*client),
+            Self::Queue(client, _) | Self::Classic(client, _) => Some(*client),
             Self::Foreign(_) => None,
         }
     }
 
-    /// The client that the nodes must be asked about.
+    /// The client whose description the nodes must be asked for.
     pub(super) const fn asked(&self) -> Option<ClientId> {
         match self {
-            Self::Line(client, None) => Some(*client),
-            Self::Line(_, Some(_)) | Self::Classic(..) | Self::Foreign(_) => None,
+            Self::Queue(client, None) => Some(*client),
+            Self::Queue(_, Some(_)) | Self::Classic(..) | Self::Foreign(_) => None,
         }
     }
 }
 
-/// Who clients are, as far as the nodes have told.
+/// The descriptions of clients that the nodes have reported.
 #[derive(Debug, Default)]
 pub(super) struct Whos(BTreeMap<ClientId, Option<String>>);
 
 impl Whos {
-    /// Asks all nodes about those of the clients that were not asked about yet.
+    /// Asks all nodes for the descriptions of these clients, except those that were asked for
+    /// already.
     pub(super) async fn learn(
         &mut self,
         engine: &Engine,
@@ -241,24 +242,24 @@ impl Whos {
         }
     }
 
-    /// Whom a stored value speaks of, in words.
+    /// The description of the client that a stored value identifies.
     pub(super) fn words(&self, identity: &Identity) -> String {
         match identity {
-            Identity::Line(client, None) => self.of(*client),
-            Identity::Line(_, Some(who)) | Identity::Classic(_, who) | Identity::Foreign(who) => {
+            Identity::Queue(client, None) => self.of(*client),
+            Identity::Queue(_, Some(who)) | Identity::Classic(_, who) | Identity::Foreign(who) => {
                 who.clone()
             }
         }
     }
 
-    /// Who a client is; if nobody knows, by its first digits.
+    /// The description of a client, or the first digits of its id if there is none.
     pub(super) fn of(&self, client: ClientId) -> String {
         let known = self.0.get(&client).cloned().flatten();
         known.unwrap_or_else(|| format!("the client {}", owner_prefix(client)))
     }
 }
 
-/// What a client of ours says of itself, if it is fit to be shown.
+/// The description that a client gave of itself, escaped unless it is short and plain.
 fn shown(who: &[u8]) -> String {
     let is_plain = who.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
     match is_plain && who.len() <= SHOWN_LEN_MAX {
@@ -298,7 +299,7 @@ impl Survey {
     fn take_in(&self, question: usize, answer: Result<Reply, NodeError>) {
         let mut state = self.lock();
         state.pending = state.pending.saturating_sub(1);
-        // One that comes too late finds no place.
+        // A late reply is ignored.
         if let Some(place) = state.answers.get_mut(question) {
             *place = Some(answer);
         }
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn our_owner_is_shown_by_its_readable_part() {
+    fn an_owner_is_shown_by_its_readable_part() {
         let client = ClientId::from_random([0xab; 20]);
         for name in ["cron/db1/77", "O'Brien \\ \"sons\""] {
             let owner = Owner::new(&client, 12, name);
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_on_most_nodes_is_the_one() {
+    fn the_value_on_most_nodes_is_reported() {
         let values: Vec<Value> = ["a", "b", "b"].map(|it| Value::Text(it.as_bytes().into())).into();
         assert_eq!(most_seen(values.iter(), |it| it), Some(&values[1]));
         assert_eq!(most_seen([].iter(), |it: &Value| it), None);

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{detached_lease::DetachedLease, error::NodeError};
 
-/// The leases of tagged owners that a majority of the nodes has; or, if no node answered, why each
-/// of them did not.
+/// The leases of tagged owners that a majority of the nodes has. If no node replied, the error of
+/// each node.
 pub(crate) async fn tagged(
     engine: &Engine,
     names: &[Name],
@@ -30,13 +30,14 @@ pub(crate) async fn tagged(
     let nodes = engine.nodes.len();
     if answers.iter().all(Result::is_err) {
         let first = answers.into_iter().take(nodes).zip(&engine.nodes);
-        let node_error = first.map(|(answer, node)| answer.err().map(|heard| heard.now(&**node)));
+        let node_error =
+            first.map(|(answer, node)| answer.err().map(|failure| failure.now(&**node)));
         return Err(node_error.collect());
     }
     let mut found = Vec::new();
     for (name, answers) in names.iter().zip(answers.chunks(nodes)) {
-        let told = answers.iter().filter_map(|answer| answer.as_ref().ok());
-        found.extend(leases(name, told, majority(nodes)));
+        let reports = answers.iter().filter_map(|answer| answer.as_ref().ok());
+        found.extend(leases(name, reports, majority(nodes)));
     }
     Ok(found)
 }
@@ -44,23 +45,23 @@ pub(crate) async fn tagged(
 /// The leases of one lock that at least `quorum` nodes have.
 fn leases<'a>(
     name: &Name,
-    told: impl Iterator<Item = &'a Inspected>,
+    reports: impl Iterator<Item = &'a Inspected>,
     quorum: usize,
 ) -> Vec<(Tag, DetachedLease)> {
     let mut seen: BTreeMap<Owner, usize> = BTreeMap::new();
-    for owner in told.flat_map(owners) {
+    for owner in reports.flat_map(owners) {
         *seen.entry(owner).or_default() += 1;
     }
     let known = seen.into_iter().filter(|(_, count)| *count >= quorum);
     let lease = |(owner, _): (Owner, usize)| {
-        let (tag, place) = (tag_of(owner.as_bytes())?, Position::of(owner.as_bytes())?);
-        let ttl = Duration::from_millis(place.ttl_ms);
+        let (tag, position) = (tag_of(owner.as_bytes())?, Position::of(owner.as_bytes())?);
+        let ttl = Duration::from_millis(position.ttl_ms);
         Some((tag, DetachedLease::new(name.clone(), owner, ttl, Some(tag.fence))))
     };
     known.filter_map(lease).collect()
 }
 
-/// Who holds the lock on one node.
+/// The holders of the lock on one node.
 fn owners(inspected: &Inspected) -> impl Iterator<Item = Owner> {
     let alone = match &inspected.observation {
         Some(observation) if inspected.shares.is_empty() => match &observation.value {

@@ -39,7 +39,7 @@ fn popped(commands: &[Command], joins: Joins) -> Vec<Transmit> {
     std::iter::from_fn(|| outgoing.pop(joins)).collect()
 }
 
-/// How many entries leave with each command. They leave in order, each with what it is about.
+/// The number of entries in each command that is sent. Checks that they are in order.
 fn lengths_of(commands: &[Command], joins: Joins) -> Vec<usize> {
     let popped = popped(commands, joins);
     let entries = popped.iter().flat_map(|it| it.about.entries(&it.command, None));

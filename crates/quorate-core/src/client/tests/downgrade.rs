@@ -1,4 +1,4 @@
-//! A writer that goes on as a reader.
+//! A writer that becomes a reader.
 
 use super::*;
 use crate::queue::is_shared;
@@ -53,7 +53,7 @@ fn the_lease_goes_on_as_the_readers_at_the_first_majority() {
     // No longer than for a ttl from the question.
     assert_eq!(held.lease().valid_until(), at(3_100));
     assert!(client.lease(lease).is_none());
-    // What is left of the writer goes, also where the answer is still on its way.
+    // The writer is released on all nodes, even where the reply is still in transit.
     let expected: Vec<_> = (0..NODES).map(|node| (node, writer.clone())).collect();
     assert_eq!(releases(&mut client), expected);
     client.close_call(call);
@@ -85,7 +85,7 @@ fn nothing_is_renewed_while_the_nodes_are_asked() {
     assert!((0..NODES).all(|node| sent(&mut client, node).is_empty()));
 }
 
-/// Somebody else may have had the lock in between.
+/// Another owner may have held the lock in between.
 #[test]
 fn a_lease_that_ended_before_gives_back_what_the_reader_has() {
     let mut client = client();

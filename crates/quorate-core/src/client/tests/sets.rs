@@ -113,7 +113,7 @@ fn set_of_a_client_that_has_ended_is_abandoned() {
         calls.iter().map(|call| client.take_outcome(*call)).collect::<Vec<_>>(),
         [abandoned; 2]
     );
-    assert!(client.sets.is_empty() && client.naming.of_sets.is_empty(), "nothing is left");
+    assert!(client.sets.is_empty() && client.naming.of_sets.is_empty(), "the set is removed");
 }
 
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -192,7 +192,7 @@ impl World {
         NodeTime::from_micros(T0 * 1_000 + self.now.as_nanos() / 1_000)
     }
 
-    /// Returns how often somebody held a set while another set was held.
+    /// Returns how often a set was held while another set was held.
     fn run(mut self, policy: Policy) -> u64 {
         let mut together = 0;
         let mut order: Vec<usize> = (0..self.callers.len()).collect();
@@ -229,7 +229,7 @@ impl World {
         let due = self.callers.iter().filter_map(|it| it.machine.poll_timeout()).min();
         let due = due.unwrap_or_else(|| panic!("seed {}: all wait for ever", self.seed));
         self.now = self.now.max(due);
-        assert!(self.now < at(60_000), "seed {}: somebody waits for ever", self.seed);
+        assert!(self.now < at(60_000), "seed {}: a caller waits forever", self.seed);
         for caller in &mut self.callers {
             caller.machine.handle_timeout(WALL, &patience, self.now);
         }
@@ -317,7 +317,7 @@ impl World {
         u64::from(holders.len() > 1)
     }
 
-    /// The caller goes: with what it holds, or from the queues.
+    /// The caller releases its set, or leaves the queues.
     fn leave(&mut self, number: usize) {
         let now = self.now;
         let caller = &mut self.callers[number];
@@ -336,7 +336,7 @@ impl World {
         let now = self.time();
         for store in &mut self.stores {
             assert!(store.names(now).is_empty(), "seed {}: a key is left", self.seed);
-            assert!(store.queued_names(now).is_empty(), "seed {}: somebody is queued", self.seed);
+            assert!(store.queued_names(now).is_empty(), "seed {}: a waiter is queued", self.seed);
         }
         for caller in &self.callers {
             let machine = &caller.machine;

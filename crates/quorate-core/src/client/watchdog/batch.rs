@@ -1,4 +1,4 @@
-//! Renewals on their way: one command to every node, each lease judged by itself.
+//! A batch of renewals: one command to every node, with an outcome for each lease.
 
 use super::LeaseId;
 use crate::{
@@ -16,7 +16,7 @@ pub(super) struct Batch {
     pub(super) command: Command,
     pub(super) sent_at: Moment,
     pub(super) give_up_at: Moment,
-    /// In the order of the command's.
+    /// In the order of the command's entries.
     pub(super) entries: Vec<Entry>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Entry {
 pub(super) struct Settled {
     pub(super) lease: LeaseId,
     pub(super) extension: Extension,
-    /// The deadline that it must not miss.
+    /// The deadline that it must meet.
     pub(super) held_until: Moment,
     pub(super) outcome: Outcome,
 }
@@ -58,33 +58,33 @@ impl Batch {
     pub(super) fn handle_answer(&mut self, node: usize, reply: Option<&Reply>, now: Moment) {
         for (index, entry) in self.entries.iter_mut().enumerate() {
             let vote = match reply {
-                Some(Reply::ExtendedKeys(fates)) => self.command.extended_keys(fates, index),
-                Some(Reply::ExtendedLeases(fates)) => self.command.extended(fates, index),
+                Some(Reply::ExtendedKeys(results)) => self.command.extended_keys(results, index),
+                Some(Reply::ExtendedLeases(results)) => self.command.extended(results, index),
                 Some(_) | None => Vote::Unknown,
             };
             entry.machine.handle_vote(node, vote, now);
         }
     }
 
-    /// The fence that a node has for each lease that it extended.
+    /// The leases that a node has extended, and its fence for each.
     pub(super) fn stored(&self, reply: Option<&Reply>) -> impl Iterator<Item = (LeaseId, Fence)> {
-        let fates: &[Extended] = match reply {
-            Some(Reply::ExtendedLeases(fates)) if fates.len() == self.entries.len() => fates,
+        let results: &[Extended] = match reply {
+            Some(Reply::ExtendedLeases(results)) if results.len() == self.entries.len() => results,
             _ => &[],
         };
-        self.entries.iter().zip(fates).filter_map(|(entry, result)| match result {
+        self.entries.iter().zip(results).filter_map(|(entry, result)| match result {
             Extended::Renewed(fence) => Some((entry.lease(), *fence)),
             Extended::Refused(_) | Extended::Failed => None,
         })
     }
 
-    /// Whether the answer of a node can still make a difference.
+    /// Whether the reply of a node can still make a difference.
     pub(super) fn awaits(&self, node: usize) -> bool {
         let is_open = |entry: &Entry| entry.machine.tally().pending().contains(node);
         self.entries.iter().any(|entry| !entry.is_settled && is_open(entry))
     }
 
-    /// The leases whose renewal has no outcome yet.
+    /// The leases whose renewals have no outcome yet.
     pub(super) fn unsettled(&self) -> impl Iterator<Item = LeaseId> {
         let open = self.entries.iter().filter(|entry| !entry.is_settled);
         open.map(|entry| entry.renewal.lease)
@@ -94,7 +94,7 @@ impl Batch {
         self.entries.iter_mut().for_each(|entry| entry.machine.handle_timeout(now));
     }
 
-    /// The renewals whose outcome has become certain since the last call.
+    /// Takes the renewals whose outcome has become certain since the last call.
     pub(super) fn take_settled(&mut self) -> Vec<Settled> {
         let mut settled = Vec::new();
         for entry in self.entries.iter_mut().filter(|entry| !entry.is_settled) {

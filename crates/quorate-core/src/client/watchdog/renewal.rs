@@ -1,4 +1,4 @@
-//! Renewals: when they are due, what their outcome means, and when they are tried again.
+//! Renewals: when they are due, what follows from their outcome, and when they are retried.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Watchdog {
         self.unsent.push_back(id);
     }
 
-    /// Acts on every renewal whose outcome has become certain.
+    /// Applies every outcome that has become certain.
     pub(super) fn settle(&mut self, id: BatchId, now: Moment) {
         let Some(batch) = self.batches.get_mut(&id) else { return };
         let (sent_at, settled) = (batch.sent_at, batch.take_settled());
@@ -46,13 +46,14 @@ impl Watchdog {
             self.batches.remove(&id);
         }
         for settled in settled {
-            self.act(settled, sent_at, now);
+            self.apply(settled, sent_at, now);
         }
     }
 
-    pub(super) fn act(&mut self, settled: Settled, sent_at: Moment, now: Moment) {
+    pub(super) fn apply(&mut self, settled: Settled, sent_at: Moment, now: Moment) {
         let Settled { lease, extension, held_until, outcome } = settled;
-        // A guard that went meanwhile may have released first: what is gone then is not lost.
+        // If the guard was dropped in the meantime, the key may be gone because of the release.
+        // That is not a loss.
         let is_held = |held: &&mut HeldLease| !held.is_loss_reported;
         let Some(held) = self.leases.get_mut(&lease).filter(is_held) else { return };
         let margin = match outcome {
@@ -60,7 +61,7 @@ impl Watchdog {
             _ => held.lease.remaining(now),
         };
         let checked = held.lease.check(now);
-        // Another extension, sent after this one, may have made the lease last.
+        // Another extension, sent after this one, may have extended the lease.
         if outcome != Outcome::TooLate || checked.is_err() {
             self.events.push_back(Event::Renewed { lease, outcome, margin, held_until });
         }
@@ -80,7 +81,7 @@ impl Watchdog {
         }
     }
 
-    /// Tries again soon: the last renewal was not confirmed.
+    /// Schedules a retry, because the last renewal was not confirmed.
     pub(super) fn retry(&mut self, lease: LeaseId, now: Moment) {
         let Some(held) = self.leases.get_mut(&lease) else { return };
         if held.lease.handle_risk(now) {
@@ -99,8 +100,8 @@ impl Watchdog {
         }
     }
 
-    /// When the lease is renewed next, if it is to be: as its ttl says, and in any case well before
-    /// it ends.
+    /// When the lease is renewed next, if at all: after a part of its ttl, but no later than
+    /// halfway to its end.
     pub(super) fn next_due(
         &mut self,
         lease: LeaseId,

@@ -55,7 +55,7 @@ fn events(watchdog: &mut Watchdog) -> Vec<Event> {
     std::iter::from_fn(|| watchdog.poll_event()).collect()
 }
 
-/// What a node says that extended every entry of a command.
+/// The reply of a node that has extended every entry of a command.
 fn all_extended(command: &Command) -> Reply {
     let Command::Extend { entries, .. } = command else { panic!("{command:?} is no extension") };
     Reply::ExtendedLeases(entries.iter().map(|entry| Extended::Renewed(entry.fence)).collect())

@@ -1,4 +1,4 @@
-//! The call by which a writer goes on as a reader.
+//! The call by which a writer becomes a reader.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl Call {
-    /// Starts to put a reader in the place of this holder, and returns without waiting for
-    /// anything. `None` if nobody reads: the holder has no place in a queue.
+    /// Starts to replace this holder by a reader, and returns without waiting for anything. `None`
+    /// in classic mode, which has no readers.
     pub(crate) fn downgrade(engine: &Arc<Engine>, held: &Held) -> Option<Self> {
         let name = held.name.clone();
         let mut record = Record::start(engine, Action::Acquire, name, LockKind::Read);
@@ -31,14 +31,13 @@ impl Call {
         Some(Self::new(engine, id, started_at))
     }
 
-    /// Looks after the lease of the reader instead of the writer's. The outcome must have been
-    /// taken.
+    /// Takes the lease of the reader in place of the writer's. The outcome must have been taken.
     pub(crate) fn keep_reader(&self, from: &Held) -> Result<Arc<Held>, LostReason> {
         let engine = &self.engine;
         engine.work(|shared, now| {
             let patience = |ttl| engine.vote_timeout(ttl);
             let id = shared.machine.keep_reader(self.id, from.id, &patience, now)?;
-            let held = shared.machine.lease(id).expect("it is kept");
+            let held = shared.machine.lease(id).expect("the lease was taken just now");
             let held = Arc::new(Held::new(id, held, LockKind::Read, now));
             shared.held.insert(id, held.clone());
             shared.held.remove(&from.id);

@@ -1,4 +1,4 @@
-//! What a call tells: callers about the nodes, and observers about everything.
+//! Reports of a call: to its caller about the nodes, and to observers.
 
 use quorate_core::{
     acquire::{self, NodeCall},
@@ -10,12 +10,12 @@ use quorate_core::{
     round::RoundOutcome,
 };
 
-use super::{Call, Late, Record, patience_with_first_answers};
+use super::{Call, Late, Record, first_replies_timeout};
 use crate::{
     engine::{
         Engine,
         observers::Notice,
-        report::{Heard, answer_now},
+        report::{Failure, answer_now},
         shared::{Rest, Shared},
     },
     error::{NodeAnswer, NodeError, NodeReport},
@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Call {
-    /// What each node has to say to this call, as of now.
+    /// The present answer of each node to this call.
     pub(crate) fn reports(&self) -> Box<[NodeReport]> {
         let shared = self.engine.lock();
         let known = (shared.machine.call(self.id), shared.calls.get(&self.id));
@@ -34,7 +34,7 @@ impl Call {
                 (Some(waiter), _) => {
                     let vote = vote_of(waiter, record, number, node);
                     let silence = silence_of(&self.engine, waiter, record, number);
-                    answer_now(node, vote, record.heard(number), silence)
+                    answer_now(node, vote, record.failure(number), silence)
                 }
                 (_, Some(round)) => round_answer(round, record, number, node),
                 (None, None) => NodeAnswer::NotAwaited,
@@ -44,13 +44,13 @@ impl Call {
         nodes.map(|(number, it)| NodeReport::new(it.label(), answer(number, &**it))).collect()
     }
 
-    /// True while too few nodes can be reached, or answer anything but errors.
+    /// Whether too few nodes can be reached or reply without errors.
     pub(crate) fn is_short(&self) -> bool {
         let shared = self.engine.lock();
         shared.machine.call(self.id).and_then(client::Call::waiter).is_some_and(is_short)
     }
 
-    /// True if another owner is in the way.
+    /// Whether another owner is in the way.
     pub(crate) fn is_contended(&self) -> bool {
         let shared = self.engine.lock();
         let waiter = shared.machine.call(self.id).and_then(client::Call::waiter);
@@ -64,28 +64,28 @@ fn round_answer(
     number: usize,
     node: &dyn Node,
 ) -> NodeAnswer {
-    let (tally, heard) = (round.machine().tally(), record.heard(number));
-    // Each node is asked once: what it has said stands, whatever becomes of it.
+    let (tally, failure) = (round.machine().tally(), record.failure(number));
+    // Each node is asked once, so its vote stays valid.
     let vote = match tally {
         _ if tally.granted().contains(number) => Some(Vote::Grant),
         _ if tally.refused().contains(number) => Some(Vote::Refuse),
         _ => None,
     };
-    let silence = match heard {
+    let silence = match failure {
         _ if tally.pending().contains(number) => NodeAnswer::NotAwaited,
-        // It came up too late to be asked, or after the question was lost.
+        // The node came up too late, or after the command was lost.
         Some(_) => NodeAnswer::Attached,
         None => NodeAnswer::NodeError(NodeError::TimedOut),
     };
-    answer_now(node, vote, heard, silence)
+    answer_now(node, vote, failure, silence)
 }
 
-/// The vote of a node, for as long as it stands. A waiter asks again and again: a refusal is over
-/// with the next error, and either vote with the connection. What was won was won.
+/// The vote of a node while it is valid. A waiter asks repeatedly, so a refusal ends with the next
+/// error, and every vote ends with the connection. The votes for a lock that was acquired stay.
 fn vote_of(waiter: &Waiter, record: &Record, number: usize, node: &dyn Node) -> Option<Vote> {
     let machine = waiter.machine();
     let is_held = matches!(machine.outcome(), Some(acquire::Outcome::Held { .. }));
-    let is_last = record.heard(number).is_none();
+    let is_last = record.failure(number).is_none();
     match node.node_error() {
         Some(_) if !is_held => None,
         _ if machine.granted().contains(number) => Some(Vote::Grant),
@@ -94,15 +94,15 @@ fn vote_of(waiter: &Waiter, record: &Record, number: usize, node: &dyn Node) -> 
     }
 }
 
-/// What to say of a node that can be asked, and has no answer to tell.
+/// The answer to report for a node that can be reached and has not replied.
 fn silence_of(engine: &Engine, waiter: &Waiter, record: &Record, node: usize) -> NodeAnswer {
     if !waiter.machine().unanswered().contains(node) {
-        // Nobody is asked while too few can be.
+        // No node is asked while too few can be reached.
         return NodeAnswer::Attached;
     }
     let terms = waiter.want().terms;
     let patience = match waiter.machine().is_waiting() {
-        true => patience_with_first_answers(engine, terms),
+        true => first_replies_timeout(engine, terms),
         false => terms.vote_timeout(),
     };
     let ended_at = record.ended_at.unwrap_or_else(|| engine.now());
@@ -117,33 +117,34 @@ fn silence_of(engine: &Engine, waiter: &Waiter, record: &Record, node: usize) ->
     }
 }
 
-/// True while too few nodes can be reached, or answer anything but errors; and while a majority has
-/// granted and not agreed on a fence yet, since no other owner is in the way.
+/// Whether too few nodes can be reached or reply without errors. This is also the case if a
+/// majority has granted the lock but not agreed on a fence yet, because no other owner is in the
+/// way then.
 fn is_short(waiter: &Waiter) -> bool {
     let machine = waiter.machine();
-    let has_someone_to_wait_for = machine.is_contended() || machine.is_reserved();
-    machine.lacks_quorum() || !has_someone_to_wait_for
+    let has_rival = machine.is_contended() || machine.is_reserved();
+    machine.lacks_quorum() || !has_rival
 }
 
 impl Shared {
-    /// What a node has answered to a waiter.
-    pub(super) fn note_waiter_answer(
+    /// Records the reply of a node to a waiter.
+    pub(super) fn record_waiter_reply(
         &mut self,
         engine: &Engine,
         node: usize,
         (id, node_call, sent_at, command): (CallId, NodeCall, Moment, &Command),
-        answer: Result<&Reply, &Heard>,
+        answer: Result<&Reply, &Failure>,
         rest: &mut Rest,
         now: Moment,
     ) {
         let Some(record) = self.calls.get_mut(&id) else { return };
-        if record.is_nosy {
+        if record.wakes_at_replies {
             rest.wake(record.waker.take());
         }
         if !node_call.is_acquire() {
             return;
         }
-        let heard = answer.err();
+        let failure = answer.err();
         let waiter = self.machine.call(id).and_then(client::Call::waiter);
         let Some(waiter) = waiter else { return };
         let is_open = waiter.machine().outcome().is_none();
@@ -153,48 +154,48 @@ impl Shared {
             let is_first = record.waiting_since.is_none() && waiter.machine().is_waiting();
             if is_refused && is_first && is_open {
                 record.waiting_since = Some(now);
-                rest.tell(Notice::WaitStarted { name: record.name.clone(), kind: record.kind });
+                rest.notify(Notice::WaitStarted { name: record.name.clone(), kind: record.kind });
             }
-            let answer = NodeAnswer::of(vote, heard.map(|heard| &heard.node_error));
+            let answer = NodeAnswer::of(vote, failure.map(|failure| &failure.node_error));
             let (round, action) = (record.round, record.action);
             let took = now.saturating_since(sent_at);
-            rest.tell(Notice::Answered { round, action, node, answer, took });
+            rest.notify(Notice::Answered { round, action, node, answer, took });
         }
         if is_open {
-            record.hear(node, heard);
+            record.set_failure(node, failure);
         }
     }
 
-    /// What a node has answered to a round.
-    pub(super) fn note_vote(
+    /// Records the reply of a node to a round.
+    pub(super) fn record_vote(
         &mut self,
         engine: &Engine,
         node: usize,
         (id, command): (CallId, &Command),
-        answer: Result<&Reply, &Heard>,
+        answer: Result<&Reply, &Failure>,
         rest: &mut Rest,
         now: Moment,
     ) {
         let Some(record) = self.calls.get_mut(&id) else { return };
-        if record.is_nosy {
+        if record.wakes_at_replies {
             rest.wake(record.waker.take());
         }
-        let heard = answer.err();
+        let failure = answer.err();
         if engine.is_observed() {
             let vote = answer.map_or(Vote::Unknown, |reply| command.vote(reply));
-            let answer = NodeAnswer::of(vote, heard.map(|heard| &heard.node_error));
+            let answer = NodeAnswer::of(vote, failure.map(|failure| &failure.node_error));
             let (round, action) = (record.round, record.action);
             let took = now.saturating_since(record.started_at);
-            rest.tell(Notice::Answered { round, action, node, answer, took });
+            rest.notify(Notice::Answered { round, action, node, answer, took });
         }
-        if heard.is_some() {
-            record.hear(node, heard);
+        if failure.is_some() {
+            record.set_failure(node, failure);
         }
     }
 }
 
-/// The outcome of a call in the words of the observer.
-pub(super) const fn told(ended: Ended, late: Option<Late>) -> observe::Outcome {
+/// The outcome of a call as the observer sees it.
+pub(super) const fn outcome_of(ended: Ended, late: Option<Late>) -> observe::Outcome {
     match ended {
         Ended::Acquire(acquire::Outcome::Abandoned) if late.is_none() => {
             observe::Outcome::Cancelled
