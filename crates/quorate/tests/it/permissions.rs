@@ -1,4 +1,4 @@
-//! Redis users with no more permissions than the README lists.
+//! Redis users with exactly the permissions that docs/operations.md lists.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::conformance::fixture::{LONG, PATIENCE, take};
 
 /// A server does not report which command of a script it denied.
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_of_the_readme_are_enough_for_mutexes() {
+async fn listed_commands_are_enough_for_mutexes() {
     let server = with_user(Server::start());
     let settings = || {
         Client::builder().quarantine(false).nodes([server.url_with("app", "secret", 1)]).ttl(LONG)
@@ -43,7 +43,7 @@ async fn commands_of_the_readme_are_enough_for_mutexes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_of_the_readme_are_enough_for_quarantine_readers_and_permits() {
+async fn listed_commands_are_enough_for_quarantine_readers_and_permits() {
     let servers: Vec<Server> = Server::start_many(3).into_iter().map(with_user).collect();
     let urls = || servers.iter().map(|server| server.url_with("app", "secret", 0));
     let settings = || Client::builder().nodes(urls()).ttl(LONG).max_ttl(LONG);
@@ -77,7 +77,7 @@ async fn commands_of_the_readme_are_enough_for_quarantine_readers_and_permits() 
         .expect("it is held");
 }
 
-/// Adds a user with the permissions of the README, and no others.
+/// Adds a user with the permissions of the page, and no others.
 fn with_user(server: Server) -> Server {
     let mut user = cmd("ACL");
     user.arg("SETUSER").arg(&["app", "reset", "on", ">secret", "resetchannels"]);
@@ -86,10 +86,10 @@ fn with_user(server: Server) -> Server {
     server
 }
 
-/// The commands that the README lists.
+/// The commands that docs/operations.md lists.
 fn commands() -> Vec<String> {
-    let readme = include_str!("../../../../README.md");
-    let (_, rest) = readme.split_once("```acl\n").expect("the README lists them");
+    let page = include_str!("../../../../docs/operations.md");
+    let (_, rest) = page.split_once("```acl\n").expect("the page lists them");
     let (commands, _) = rest.split_once("```").expect("the list ends");
     commands.split_whitespace().map(str::to_owned).collect()
 }

@@ -1,0 +1,10 @@
+//! The commands in `docs` and in the README. The sessions of the quick start and the scripts of the
+//! page about the command run as they are written. On all pages verbs and flags must exist.
+
+#![cfg(test)]
+
+mod command;
+mod flags;
+mod page;
+mod quick_start;
+mod session;

@@ -1,0 +1,105 @@
+//! The sessions of the quick start, run from the first to the last, with the output that the page
+//! shows. `…` stands for any text in a line. A command without output on the page may write any.
+
+use quorate_testkit::Server;
+
+use crate::{page::fences, session::Session};
+
+#[test]
+fn sessions_of_the_quick_start_run_as_written() {
+    let servers = Server::start_many(SERVERS.len());
+    let addresses = SERVERS.iter().zip(&servers);
+    let mut names: Vec<_> = addresses.map(|(name, it)| (*name, it.port().to_string())).collect();
+    names.push((SERVICE, "$service".to_owned()));
+    let page = fences("docs/quick-start.md");
+    let sessions = page.iter().filter(|fence| fence.language == "console");
+    let steps: Vec<Step<'_>> = sessions.flat_map(|fence| steps_of(&fence.text)).collect();
+    assert!(steps.len() > 10, "the page has sessions");
+
+    let mut script: String = steps.iter().map(Step::script).collect();
+    for (name, real) in &names {
+        script = script.replace(name, real);
+    }
+    let output = Session::new().run(&format!("trap 'kill $(jobs -p)' EXIT\n{script}"));
+    let mut output = String::from_utf8(output.stdout).expect("it is text");
+    for (name, real) in &names {
+        output = output.replace(real, name);
+    }
+    let outputs: Vec<&str> = output.split(BEGIN).skip(1).collect();
+    assert_eq!(outputs.len(), steps.len(), "{output}");
+    for (step, output) in steps.iter().zip(outputs) {
+        let (output, code) = output.rsplit_once(END).expect("each command ends");
+        assert_eq!(code.trim(), "0", "`{}` fails: {output}", step.command);
+        assert!(step.expects(output.trim()), "`{}` writes {output}, not as shown", step.command);
+    }
+}
+
+#[derive(Debug)]
+struct Step<'a> {
+    command: &'a str,
+    output: Vec<&'a str>,
+}
+
+/// A session: commands after `$ `, each with the output that follows it.
+fn steps_of(text: &str) -> Vec<Step<'_>> {
+    let mut steps: Vec<Step<'_>> = Vec::new();
+    for line in text.lines() {
+        match (line.strip_prefix("$ "), steps.last_mut()) {
+            (Some(command), _) => steps.push(Step { command, output: Vec::new() }),
+            (None, Some(step)) => step.output.push(line),
+            (None, None) => panic!("a session begins with a command: {line}"),
+        }
+    }
+    steps
+}
+
+impl Step<'_> {
+    fn script(&self) -> String {
+        let command = match self.command {
+            // The servers of the test run already.
+            it if it.starts_with("redis-server ") => ":".to_owned(),
+            it if it.starts_with("redis-cli ") => {
+                let port = it.split(' ').nth(2).expect("redis-cli -p PORT");
+                format!("exec 3<>/dev/tcp/127.0.0.1/{port}; echo SHUTDOWN NOSAVE >&3; exec 3>&-")
+            }
+            "quorate serve &" => SERVE.to_owned(),
+            it if it.ends_with('&') => format!("{it}\n{UNTIL_IT_IS_HELD}"),
+            it => it.to_owned(),
+        };
+        format!("echo; echo '{BEGIN}'\n{command}\necho; echo '{END}' $?\n")
+    }
+
+    fn expects(&self, output: &str) -> bool {
+        self.output.is_empty() || fits(&self.output.join("\n"), output)
+    }
+}
+
+/// Whether the text is as on the page. It may go on after the last `…`.
+fn fits(shown: &str, text: &str) -> bool {
+    let mut parts = shown.split('…');
+    let Some(mut rest) = parts.next().and_then(|start| text.strip_prefix(start)) else {
+        return false;
+    };
+    for part in parts {
+        let Some((_, after)) = rest.split_once(part) else { return false };
+        rest = after;
+    }
+    rest.is_empty() || shown.ends_with('…')
+}
+
+#[test]
+fn dots_stand_for_any_text() {
+    assert!(fits("a", "a") && fits("a … c\nd", "a b c\nd") && fits("a: …", "a: b\nc"));
+    assert!(!fits("a", "ab") && !fits("a … c", "a b") && !fits("b", "ab"));
+}
+
+/// The ports on the page.
+const SERVERS: [&str; 4] = ["6379", "6381", "6382", "6383"];
+const SERVICE: &str = "127.0.0.1:8420";
+
+const BEGIN: &str = "== begin";
+const END: &str = "== end";
+const UNTIL_IT_IS_HELD: &str = "until quorate ls --local | grep -q demo; do :; done";
+const SERVE: &str = "\
+quorate serve --listen 127.0.0.1:0 >serve.log 2>&1 &
+until service=$(grep -o '127.0.0.1:[1-9][0-9]*' serve.log); do :; done";

@@ -1,0 +1,46 @@
+//! Running text in a shell, with this quorate and none of this process's settings.
+
+use std::{
+    env,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use tempfile::TempDir;
+
+/// A folder for one shell: it is its home, and has its local locks.
+pub(crate) struct Session {
+    folder: TempDir,
+}
+
+impl Session {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().expect("a folder") }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A program of this name on the path and in the folder of the shell. It does nothing.
+    pub(crate) fn stand_in(&self, name: &str) {
+        let path = self.folder().join(name);
+        fs::write(&path, "#!/bin/sh\n").expect("the folder is ours");
+        fs::set_permissions(path, Permissions::from_mode(0o755)).expect("the file is ours");
+    }
+
+    /// Runs the text to its end. Both outputs are in one, as at a terminal.
+    pub(crate) fn run(&self, text: &str) -> Output {
+        let quorate = Path::new(env!("CARGO_BIN_EXE_quorate")).parent().expect("a folder");
+        let path = env::var_os("PATH").unwrap_or_default();
+        let folders = [self.folder().to_owned(), quorate.to_owned()];
+        let folders = folders.into_iter().chain(env::split_paths(&path));
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("exec 2>&1\n{text}")]).current_dir(self.folder());
+        shell.env_clear().env("PATH", env::join_paths(folders).expect("no colon in a folder"));
+        shell.env("HOME", self.folder()).env("QUORATE_DIR", self.folder().join("locks"));
+        shell.stdin(Stdio::null()).output().expect("bash is there")
+    }
+}
