@@ -1,4 +1,4 @@
-//! What the command is told, and how it says what it did.
+//! The arguments, and how results and failures are printed.
 
 use std::{
     io::{self, Write as _},
@@ -11,157 +11,159 @@ use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
 
 use crate::{
+    docs,
+    error_format::ErrorFormat,
     exit::{
-        EXIT_CODES, EXIT_CODES_OF_ACQUIRE, EXIT_CODES_OF_LEASES, EXIT_CODES_OF_LOOKS,
+        EXIT_CODES, EXIT_CODES_OF_ACQUIRE, EXIT_CODES_OF_INSPECTION, EXIT_CODES_OF_LEASES,
         EXIT_CODES_OF_NODES, EXIT_CODES_OF_SERVE, EXIT_CODES_OF_TEXTS, Failure, IO, USAGE,
     },
-    lease, look, nodes, paper,
+    inspect, lease, nodes,
+    reporter::Reporter,
     run::{self, guardian},
     serve,
-    settings::{Place, Shown},
+    settings::{NodeArgs, SettingsReport},
     table, token,
-    voice::Voice,
-    wish::Wish,
 };
 
-/// Runs jobs under a lock, on this machine or on any number of Redis or Valkey servers.
+/// Run jobs under a lock, on this machine or across machines with Redis or Valkey
 #[derive(Debug, Parser)]
 #[command(name = "quorate", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    /// Runs a command while the lock is held.
+enum Command {
+    /// Run a command while holding a lock
     #[command(after_help = EXIT_CODES, override_usage = USAGE_OF_RUN)]
     Run(Box<run::Run>),
-    /// Takes a lock for a script, and leaves it to expire.
+    /// Acquire a lock for a script and print its lease
     #[command(after_help = EXIT_CODES_OF_ACQUIRE)]
     Acquire(Box<lease::Acquire>),
-    /// Lets a lease of `acquire` live on.
+    /// Renew a lease of `acquire`
     #[command(after_help = EXIT_CODES_OF_LEASES)]
     Renew(Box<lease::Lease>),
-    /// Gives a lease of `acquire` back.
+    /// Release a lease of `acquire`
     #[command(after_help = EXIT_CODES_OF_LEASES)]
     Release(Box<lease::Lease>),
-    /// Lists the locks that are held or waited for.
-    #[command(after_help = EXIT_CODES_OF_LOOKS)]
-    Ls(Box<look::Ls>),
-    /// Shows who has a lock and who waits for it.
-    #[command(after_help = EXIT_CODES_OF_LOOKS)]
-    Show(Box<look::Show>),
-    /// Shows what is in force, and from where.
+    /// List locks that are held or waited for
+    #[command(after_help = EXIT_CODES_OF_INSPECTION)]
+    Ls(Box<inspect::Ls>),
+    /// Show who holds a lock and who waits for it
+    #[command(after_help = EXIT_CODES_OF_INSPECTION)]
+    Show(Box<inspect::Show>),
+    /// Show the effective settings and their sources
     #[command(after_help = EXIT_CODES_OF_TEXTS)]
     Config(Box<Config>),
-    /// Shows the nodes, lets new ones in, and changes which ones there are.
+    /// Show, admit and change the nodes
     #[command(subcommand, after_help = EXIT_CODES_OF_NODES)]
-    Nodes(Box<nodes::Verb>),
-    /// Serve locks over HTTP, for programs in every language.
+    Nodes(Box<nodes::Command>),
+    /// Serve locks over HTTP, for programs in any language
     #[command(after_help = EXIT_CODES_OF_SERVE)]
     Serve(Box<serve::Serve>),
-    /// Create a token for `serve`: the entry for its file goes to standard output, the token to
-    /// standard error.
+    /// Create a token for `serve`
+    ///
+    /// The entry for the token file is written to standard output, the token to standard error.
     #[command(after_help = EXIT_CODES_OF_TEXTS)]
     Token(Box<token::Token>),
-    /// Writes what a shell needs to complete arguments.
+    /// Print shell completions
     #[command(after_help = EXIT_CODES_OF_TEXTS)]
     Completions {
-        /// The shell.
+        /// The shell
         shell: Shell,
     },
-    /// Writes a page of the manual.
+    /// Print a man page
     #[command(after_help = EXIT_CODES_OF_TEXTS)]
     Man {
-        /// The verb that it is about, such as `run` or `nodes show`; without it, the whole command.
-        verb: Vec<String>,
+        /// The subcommand to describe, such as `run` or `nodes show`; without it, the whole command
+        subcommand: Vec<String>,
     },
 }
 
 #[derive(Args, Debug)]
 struct Config {
     #[command(flatten)]
-    place: Place,
+    node_args: NodeArgs,
     #[command(flatten)]
     output: Output,
 }
 
-/// How something is shown.
+/// The output format.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Output {
-    /// How it is shown.
+    /// Output format
     #[arg(short = 'o', long = "output", value_enum, value_name = "FORMAT", default_value_t)]
-    form: Form,
+    format: OutputFormat,
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
-enum Form {
-    /// Columns for people.
+enum OutputFormat {
+    /// Columns for people
     #[default]
     Table,
-    /// One JSON object, errors too.
+    /// One JSON object, for errors too
     Json,
 }
 
 impl Output {
     pub(crate) fn is_json(self) -> bool {
-        self.form == Form::Json
+        self.format == OutputFormat::Json
     }
 }
 
-/// Does what the arguments say.
+/// Runs the command that the arguments select.
 pub(crate) fn run() -> ExitCode {
-    if let Some(code) = guardian::play_part() {
+    if let Some(code) = guardian::run_internal_role() {
         return code;
     }
-    outlive_file_limits();
+    block_file_size_signal();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return misunderstood(&error),
+        Err(error) => return report_usage_error(&error),
     };
-    let done = cli.verb.run();
-    if let Err(failure) = &done {
-        cli.verb.tell(failure);
+    let result = cli.command.run();
+    if let Err(failure) = &result {
+        cli.command.report(failure);
     }
-    let has_failed = !matches!(done, Ok(0));
-    let code = done.unwrap_or_else(|failure| failure.code);
-    match &cli.verb {
-        Verb::Acquire(acquire) if has_failed => acquire.fail_in_shell(code),
+    let has_failed = !matches!(result, Ok(0));
+    let code = result.unwrap_or_else(|failure| failure.code);
+    match &cli.command {
+        Command::Acquire(acquire) if has_failed => acquire.print_shell_failure(code),
         _ => {}
     }
     code.into()
 }
 
-/// A file that must not grow further (`ulimit -f`) is an error like any other, not our death. The
-/// signal is only kept from us: what becomes the command lets it through again.
-pub(crate) fn outlive_file_limits() {
+/// Blocks SIGXFSZ, so that a write beyond the file size limit (`ulimit -f`) returns an error
+/// instead of killing this process. The process that becomes the command unblocks the signal again.
+pub(crate) fn block_file_size_signal() {
     let mut set = SigSet::empty();
     set.add(Signal::SIGXFSZ);
     // The set is valid.
     let _ = set.thread_block();
 }
 
-/// Arguments that make no sense, or that ask for help.
-fn misunderstood(error: &clap::Error) -> ExitCode {
+/// Reports invalid arguments, or prints the help that they ask for.
+fn report_usage_error(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        return written_to_its_end(error.print()).map_or_else(told, ExitCode::from);
+        return check_written(error.print()).map_or_else(report_and_exit, ExitCode::from);
     }
-    let wish = Wish::of_this_process();
-    if wish == Wish::Json {
+    let format = ErrorFormat::from_process_args();
+    if format == ErrorFormat::Json {
         let text = error.render().to_string();
-        tell_as_json(&Failure::usage(text.trim_start_matches("error: ").trim_end()));
+        report_failure_as_json(&Failure::usage(text.trim_start_matches("error: ").trim_end()));
         return USAGE.into();
     }
-    // Standard error that is closed is no reason to fail in another way.
+    // The exit code stays the same if standard error is closed.
     let _ = error.print();
-    if wish == Wish::Shell {
-        lease::fail_in_shell(USAGE);
+    if format == ErrorFormat::Shell {
+        lease::print_shell_failure(USAGE);
     }
     USAGE.into()
 }
 
-impl Verb {
+impl Command {
     /// Returns the exit code.
     fn run(&self) -> Result<u8, Failure> {
         match self {
@@ -175,61 +177,61 @@ impl Verb {
             Self::Nodes(verb) => print(&verb.run()?),
             Self::Serve(serve) => serve.run(),
             Self::Token(token) => token.run(),
-            Self::Completions { shell } => print(&paper::completions(*shell)?),
-            Self::Man { verb } => print(&paper::man(verb)?),
+            Self::Completions { shell } => print(&docs::completions(*shell)?),
+            Self::Man { subcommand } => print(&docs::man(subcommand)?),
         }
     }
 
-    /// Says why it failed, in the form that was asked for.
-    fn tell(&self, failure: &Failure) {
+    /// Reports why it failed, in the requested format.
+    fn report(&self, failure: &Failure) {
         match self {
-            Self::Run(run) => run.voice.error(&failure.text),
-            Self::Acquire(acquire) if acquire.is_json() => tell_as_json(failure),
-            Self::Acquire(acquire) => acquire.voice.error(&failure.text),
-            Self::Renew(lease) | Self::Release(lease) => lease.voice.error(&failure.text),
-            Self::Ls(ls) => tell_in(ls.output, failure),
-            Self::Show(show) => tell_in(show.output, failure),
-            Self::Config(config) => tell_in(config.output, failure),
-            Self::Serve(serve) => serve.voice.error(&failure.text),
+            Self::Run(run) => run.reporter.error(&failure.text),
+            Self::Acquire(acquire) if acquire.is_json() => report_failure_as_json(failure),
+            Self::Acquire(acquire) => acquire.reporter.error(&failure.text),
+            Self::Renew(lease) | Self::Release(lease) => lease.reporter.error(&failure.text),
+            Self::Ls(ls) => report_failure_in(ls.output, failure),
+            Self::Show(show) => report_failure_in(show.output, failure),
+            Self::Config(config) => report_failure_in(config.output, failure),
+            Self::Serve(serve) => serve.reporter.error(&failure.text),
             Self::Nodes(_) | Self::Token(_) | Self::Completions { .. } | Self::Man { .. } => {
-                Voice::default().error(&failure.text);
+                Reporter::default().error(&failure.text);
             }
         }
     }
 }
 
-fn tell_in(output: Output, failure: &Failure) {
+fn report_failure_in(output: Output, failure: &Failure) {
     match output.is_json() {
-        true => tell_as_json(failure),
-        false => Voice::default().error(&failure.text),
+        true => report_failure_as_json(failure),
+        false => Reporter::default().error(&failure.text),
     }
 }
 
-fn tell_as_json(failure: &Failure) {
+fn report_failure_as_json(failure: &Failure) {
     let error = json!({
         "kind": failure.kind(),
         "code": failure.code,
         "message": failure.text,
     });
     let error = json!({ "schema_version": SCHEMA_VERSION, "error": error });
-    // Standard error that is closed is no reason to fail in another way.
+    // The exit code stays the same if standard error is closed.
     let _ = writeln!(io::stderr(), "{error}");
 }
 
 impl Config {
     fn run(&self) -> Result<u8, Failure> {
-        let settings = self.place.settings()?;
+        let settings = self.node_args.settings()?;
         settings.ttl()?;
-        let shown = Shown::new(&settings);
+        let report = SettingsReport::new(&settings);
         match self.output.is_json() {
             true => {
-                let mut json = shown.json();
+                let mut json = report.json();
                 json["schema_version"] = SCHEMA_VERSION.into();
                 print(&json.to_string())
             }
             false => {
-                settings.warn(&Voice::default());
-                print(&table::render(["SETTING", "VALUE", "FROM"], &shown.rows()))
+                settings.warn(&Reporter::default());
+                print(&table::render(["SETTING", "VALUE", "FROM"], &report.rows()))
             }
         }
     }
@@ -239,25 +241,25 @@ impl Config {
 pub(crate) fn print(text: &str) -> Result<u8, Failure> {
     let mut out = io::stdout().lock();
     let line_end = if text.ends_with('\n') { "" } else { "\n" };
-    written_to_its_end(write!(out, "{text}{line_end}").and_then(|()| out.flush()))
+    check_written(write!(out, "{text}{line_end}").and_then(|()| out.flush()))
 }
 
-/// A reader that has seen enough is no reason to fail, a disk that is full is.
-fn written_to_its_end(written: io::Result<()>) -> Result<u8, Failure> {
+/// A reader that closes the pipe early is not an error; a full disk is.
+fn check_written(written: io::Result<()>) -> Result<u8, Failure> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(IO, format!("cannot write: {error}")))
+            Err(Failure::new(IO, format!("cannot write to standard output: {error}")))
         }
         Ok(()) | Err(_) => Ok(0),
     }
 }
 
-fn told(failure: Failure) -> ExitCode {
-    Voice::default().error(&failure.text);
+fn report_and_exit(failure: Failure) -> ExitCode {
+    Reporter::default().error(&failure.text);
     failure.into()
 }
 
-/// The version of all JSON that is written.
+/// The version of all JSON output.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 
 const USAGE_OF_RUN: &str = "\

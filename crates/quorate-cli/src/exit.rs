@@ -1,4 +1,4 @@
-//! How the command ends. The numbers are part of its interface.
+//! The exit codes and the failures behind them. The numbers are part of the interface.
 
 use std::{fmt, process::ExitCode};
 
@@ -7,7 +7,7 @@ use quorate::error::{
     NodeAnswer, NodeError, NodeReport,
 };
 
-/// Why it did not do what it was told.
+/// Why the command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -23,12 +23,12 @@ impl Failure {
         Self::new(USAGE, text)
     }
 
-    /// The system has refused something: what could not be done for that, and what it says.
+    /// The operating system refused a request: what failed, and its error.
     pub(crate) fn system(what: &str, error: impl fmt::Display) -> Self {
         Self::new(SOFTWARE, format!("{what}: {error}"))
     }
 
-    /// One word for what the code means.
+    /// The name of the exit code in JSON.
     pub(crate) const fn kind(&self) -> &'static str {
         match self.code {
             USAGE => "usage",
@@ -47,23 +47,23 @@ impl Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        Self::new(of_settings(&error), error.to_string())
+        Self::new(settings_error_code(&error), error.to_string())
     }
 }
 
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let code = match &error {
-            ConnectError::NoQuorum { nodes } => silence(nodes),
-            ConnectError::Config(error) => of_settings(error),
+            ConnectError::NoQuorum { nodes } => quorum_failure_code(nodes),
+            ConnectError::Config(error) => settings_error_code(error),
             _ => CONFIG,
         };
         Self::new(code, error.to_string())
     }
 }
 
-/// No setting can help where the system refuses a thread.
-const fn of_settings(error: &ConfigError) -> u8 {
+/// A refused thread is a failure of the system, not of the settings.
+const fn settings_error_code(error: &ConfigError) -> u8 {
     match error {
         ConfigError::System { .. } => SOFTWARE,
         _ => CONFIG,
@@ -74,7 +74,7 @@ impl From<LockError> for Failure {
     fn from(error: LockError) -> Self {
         let code = match &error {
             LockError::Timeout { .. } => BUSY,
-            LockError::NoQuorum { nodes, .. } => silence(nodes),
+            LockError::NoQuorum { nodes, .. } => quorum_failure_code(nodes),
             LockError::Denied { .. } => DENIED,
             LockError::InvalidName(_)
             | LockError::InvalidTtl(_)
@@ -107,7 +107,7 @@ impl From<LeaseError> for Failure {
     fn from(error: LeaseError) -> Self {
         let code = match &error {
             LeaseError::Lost(_) => LOST,
-            LeaseError::NoQuorum { nodes, .. } => silence(nodes),
+            LeaseError::NoQuorum { nodes, .. } => quorum_failure_code(nodes),
             LeaseError::InvalidTtl(_) | LeaseError::OtherMode => USAGE,
             _ => SOFTWARE,
         };
@@ -145,17 +145,20 @@ impl From<Failure> for ExitCode {
     }
 }
 
-/// Too few nodes answered; if that is because they turned us away, it is no use to try again.
-pub(crate) fn silence(nodes: &[NodeReport]) -> u8 {
+/// The code for too few votes: `DENIED` if so many nodes rejected the credentials that the others
+/// are no majority, since a retry cannot help then.
+pub(crate) fn quorum_failure_code(nodes: &[NodeReport]) -> u8 {
     let node_error = |report: &NodeReport| match &report.answer {
         NodeAnswer::NodeError(node_error) => Some(node_error.clone()),
         _ => None,
     };
-    too_few(nodes.iter().map(node_error))
+    node_failure_code(nodes.iter().map(node_error))
 }
 
-/// The same, of what each node was in trouble with.
-pub(crate) fn too_few(node_errors: impl ExactSizeIterator<Item = Option<NodeError>>) -> u8 {
+/// The same, from the error of each node.
+pub(crate) fn node_failure_code(
+    node_errors: impl ExactSizeIterator<Item = Option<NodeError>>,
+) -> u8 {
     let nodes = node_errors.len();
     let is_denied = |node_error: &Option<NodeError>| {
         matches!(node_error, Some(NodeError::Auth(_) | NodeError::NoPermission(_)))
@@ -164,121 +167,121 @@ pub(crate) fn too_few(node_errors: impl ExactSizeIterator<Item = Option<NodeErro
     if denied > 0 && nodes - denied < majority(nodes) { DENIED } else { UNAVAILABLE }
 }
 
-/// How many of so many nodes decide.
+/// The size of a majority of this many nodes.
 pub(crate) const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// The arguments make no sense.
+/// Invalid arguments.
 pub(crate) const USAGE: u8 = 64;
 
-/// It would not be safe, or there is nothing to do.
+/// The change would be unsafe, or there is nothing to do.
 pub(crate) const REFUSED: u8 = 65;
 
 /// Too few nodes answered.
 pub(crate) const UNAVAILABLE: u8 = 69;
 
-/// A bug, or a system that refuses what every system gives.
+/// A bug, or the system refused a resource.
 pub(crate) const SOFTWARE: u8 = 70;
 
-/// What it has to say could not be written.
+/// The output could not be written.
 pub(crate) const IO: u8 = 74;
 
-/// Another has the lock; or not yet: the same later.
+/// The lock is held, or the change must be retried later.
 pub(crate) const BUSY: u8 = 75;
 
-/// The nodes refused user, password or rights.
+/// The nodes rejected the user, the password or the permissions.
 pub(crate) const DENIED: u8 = 77;
 
-/// The settings are wrong.
+/// Invalid settings.
 pub(crate) const CONFIG: u8 = 78;
 
 /// The lock was lost while the command ran.
 pub(crate) const LOST: u8 = 79;
 
-/// The command could not be executed.
+/// The command is not executable.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 
-/// There is no such command.
+/// The command was not found.
 pub(crate) const NOT_FOUND: u8 = 127;
 
 /// Added to the number of the signal that ended the command.
 pub(crate) const BY_SIGNAL: u8 = 128;
 
-/// What the codes of `run` mean, and of the whole command.
+/// Exit codes of `run` and of the command as a whole.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  the command's   it ran; 128 + N if signal N ended it
-  64              the arguments make no sense
-  65              it would not be safe, or is done already (nodes)
+  the command's   the command ran; 128 + N if signal N ended it
+  64              invalid arguments
+  65              refused: unsafe, or already done (nodes)
   69              too few nodes answered
-  70              a bug, or a system that refuses a process
-  74              what it has to say could not be written
-  75              another has the lock, or all permits are in use, or not yet
-  77              the nodes refused user, password or rights
-  78              the settings are wrong
+  70              a bug, or the system refused a resource
+  74              the output could not be written
+  75              the lock is held, all permits are in use, or too early (nodes)
+  77              the nodes rejected the user, password or permissions
+  78              invalid settings
   79              the lock was lost while the command ran
-  126, 127        the command cannot be executed, is not there";
+  126, 127        the command is not executable, was not found";
 
-/// Those of `acquire`.
+/// Exit codes of `acquire`.
 pub(crate) const EXIT_CODES_OF_ACQUIRE: &str = "\
 Exit codes:
-  0               the lock is taken
-  64              the arguments make no sense
+  0               the lock was acquired
+  64              invalid arguments
   69              too few nodes answered
-  70              a bug, or a system that refuses what it needs
-  74              the lease could not be written, or nobody could read it
-  75              another has the lock, or all permits are in use
-  77              the nodes refused user, password or rights
-  78              the settings are wrong
+  70              a bug, or the system refused a resource
+  74              the lease could not be written, or its reader is gone
+  75              the lock is held, or all permits are in use
+  77              the nodes rejected the user, password or permissions
+  78              invalid settings
   128 + N         signal N ended the wait";
 
-/// Those of `renew` and `release`.
+/// Exit codes of `renew` and `release`.
 pub(crate) const EXIT_CODES_OF_LEASES: &str = "\
 Exit codes:
-  0               it is done
-  64              the arguments make no sense
+  0               the lease was renewed or released
+  64              invalid arguments
   69              too few nodes answered
-  70              a bug, or a system that refuses what it needs
-  77              the nodes refused user, password or rights
-  78              the settings are wrong
-  79              the lease is over";
+  70              a bug, or the system refused a resource
+  77              the nodes rejected the user, password or permissions
+  78              invalid settings
+  79              the lease has expired or was released";
 
-/// Those of `ls` and `show`.
-pub(crate) const EXIT_CODES_OF_LOOKS: &str = "\
+/// Exit codes of `ls` and `show`.
+pub(crate) const EXIT_CODES_OF_INSPECTION: &str = "\
 Exit codes:
-  0               it is shown
-  64              the arguments make no sense
+  0               success
+  64              invalid arguments
   69              too few nodes answered
-  70              a bug, or a system that refuses what it needs
-  74              what it has to say could not be written
-  77              the nodes refused user, password or rights
-  78              the settings are wrong";
+  70              a bug, or the system refused a resource
+  74              the output could not be written
+  77              the nodes rejected the user, password or permissions
+  78              invalid settings";
 
-/// Those of `nodes`.
+/// Exit codes of `nodes`.
 pub(crate) const EXIT_CODES_OF_NODES: &str = "\
 Exit codes:
-  0               it is done
-  64              the arguments make no sense
-  65              it would not be safe, is done already, or there is no restart guard
+  0               success
+  64              invalid arguments
+  65              refused: unsafe, already done, or quarantine is off
   69              too few nodes answered, or no majority votes
-  70              a bug, or a system that refuses what it needs
-  74              what it has to say could not be written
-  75              not yet: the same later
-  78              the settings are wrong";
+  70              a bug, or the system refused a resource
+  74              the output could not be written
+  75              too early: try again later
+  78              invalid settings";
 
-/// Those of `serve`.
+/// Exit codes of `serve`.
 pub(crate) const EXIT_CODES_OF_SERVE: &str = "\
 Exit codes:
   0               the service was asked to stop, and stopped
   64              invalid arguments
-  70              a bug, or the system refuses what the service needs
-  78              invalid configuration, or the address is in use";
+  70              a bug, or the system refused a resource
+  78              invalid settings, or the address is in use";
 
-/// Those of what only writes a text.
+/// Exit codes of subcommands that only print text.
 pub(crate) const EXIT_CODES_OF_TEXTS: &str = "\
 Exit codes:
-  0               it is written
-  64              the arguments make no sense
-  74              it could not be written
-  78              the settings are wrong";
+  0               success
+  64              invalid arguments
+  74              the output could not be written
+  78              invalid settings";

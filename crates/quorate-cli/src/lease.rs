@@ -1,4 +1,4 @@
-//! `quorate acquire`, `renew` and `release`: for scripts that are no single command.
+//! `quorate acquire`, `renew` and `release`: locks for scripts that consist of several commands.
 
 use std::{
     env, fs, io,
@@ -13,121 +13,124 @@ use serde_json::json;
 
 use crate::{
     exit::{BUSY, Failure, IO},
-    run::{Kind, Patience, Signals, Want, by_signal, lock, named},
+    reporter::Reporter,
+    run::{LockArgs, Request, Signals, WaitArgs, by_signal, lock, with_name},
     runtime,
-    settings::Place,
+    settings::NodeArgs,
     time,
-    voice::Voice,
 };
 
-/// Takes a lock and leaves it to expire, with what is needed to renew and release it.
+/// Acquire a lock and print its lease
 #[derive(Args, Debug)]
 pub(crate) struct Acquire {
-    /// The name of the lock, or of the permits.
+    /// Name of the lock, or of the permits
     name: String,
     #[command(flatten)]
-    patience: Patience,
+    wait_args: WaitArgs,
     #[command(flatten)]
-    kind: Kind,
-    /// Rejected with a reason: one output is one lease.
+    lock_args: LockArgs,
+    /// Rejected with an explanation: one output holds one lease.
     #[arg(long, value_name = "NUMBER", hide = true)]
     take: Option<String>,
-    /// The exit code if another has the lock.
+    /// Exit code if the lock is held
     #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = BUSY)]
     conflict_exit_code: u8,
-    /// How long the lock lasts if it is not renewed, 10s by default.
+    /// Time until the lock expires unless it is renewed [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     ttl: Option<Duration>,
-    /// How the lease is written to standard output.
+    /// Format of the lease on standard output
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     #[command(flatten)]
-    place: Place,
+    node_args: NodeArgs,
     #[command(flatten)]
-    pub(crate) voice: Voice,
+    pub(crate) reporter: Reporter,
 }
 
-/// Renews or releases a lease.
+/// Renew or release a lease
 #[derive(Args, Debug)]
 pub(crate) struct Lease {
-    /// The lease, as `quorate acquire` has written it. Without it QUORATE_LEASE is read, which
-    /// keeps it out of the list of processes.
+    /// Lease, as printed by `quorate acquire`. Without it, QUORATE_LEASE is used, which keeps the
+    /// lease out of the process list
     lease: Option<String>,
     #[command(flatten)]
-    place: Place,
+    node_args: NodeArgs,
     #[command(flatten)]
-    pub(crate) voice: Voice,
+    pub(crate) reporter: Reporter,
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 enum Format {
-    /// The lease alone.
+    /// The lease alone
     #[default]
     Text,
-    /// Variables for a shell, `eval "$(quorate acquire NAME --format sh)" || exit`; if it fails,
-    /// what fails with its exit code, and unsets them.
+    /// Variables for a shell: `eval "$(quorate acquire NAME --format sh)" || exit`. If it fails,
+    /// the text unsets the variables and fails with the exit code
     Sh,
-    /// One JSON object, errors too.
+    /// One JSON object, for errors too
     Json,
 }
 
 impl Acquire {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        if is_lost(&io::stdout()) {
-            return Err(Failure::new(IO, NOWHERE));
+        if is_discarded(&io::stdout()) {
+            return Err(Failure::new(IO, NO_READER));
         }
         if self.take.is_some() {
             return Err(Failure::usage(ONE_PERMIT));
         }
-        let settings = self.place.settings()?;
-        settings.warn(&self.voice);
+        let settings = self.node_args.settings()?;
+        settings.warn(&self.reporter);
         if settings.is_local_by_default() {
-            self.voice.warn("no nodes are configured: the lock is local to this machine");
+            self.reporter.warn("no nodes are configured: the lock is local to this machine");
         }
         let ttl = self.ttl.map_or_else(|| settings.ttl(), Ok)?;
-        let identity = self.kind.identity(true)?;
-        let builder = identity.put_on(settings.builder()?);
-        let want = self.kind.only(&self.name, &identity);
+        let identity = self.lock_args.identity(true)?;
+        let builder = identity.apply_to(settings.builder()?);
+        let request = self.lock_args.single_request(&self.name, &identity);
         block_on(async {
             let mut signals = Signals::listen()
-                .map_err(|error| Failure::system("cannot listen to signals", error))?;
+                .map_err(|error| Failure::system("cannot handle signals", error))?;
             tokio::select! {
                 biased;
-                signal = signals.end() => {
-                    self.voice.status("");
+                signal = signals.next_terminating() => {
+                    self.reporter.status("");
                     Ok(by_signal(signal))
                 }
-                taken = self.take(builder, &want, ttl) => taken.map(|()| 0),
+                acquired = self.acquire(builder, &request, ttl) => acquired.map(|()| 0),
             }
         })
     }
 
-    async fn take(
+    async fn acquire(
         &self,
         builder: ClientBuilder,
-        want: &Want<'_>,
+        request: &Request<'_>,
         ttl: Duration,
     ) -> Result<(), Failure> {
         let client = builder.build()?;
-        let limit = self.patience.limit();
-        let locked = lock(&client, want, ttl, limit, &self.voice).await;
+        let limit = self.wait_args.limit();
+        let locked = lock(&client, request, ttl, limit, &self.reporter).await;
         let guard = locked.map_err(|failure| match failure.code {
             BUSY => Failure { code: self.conflict_exit_code, ..failure },
             _ => failure,
         })?;
         let (left, since) = (guard.remaining(), Instant::now());
-        let permit = want.permit(guard.name());
+        let permit = request.permit_number(guard.name());
         let lease = guard.detach().await?;
         let left = left.saturating_sub(since.elapsed());
         let text = match self.format {
             Format::Text => format!("{lease}\n"),
-            Format::Sh => for_shell(&lease, permit),
-            Format::Json => format!("{}\n", for_programs(&lease, permit, left)),
+            Format::Sh => shell_text(&lease, permit),
+            Format::Json => format!("{}\n", json_value(&lease, permit, left)),
         };
         if let Err(error) = io::stdout().write_all(text.as_bytes()) {
-            // Nobody has it, so nobody could give it back.
+            // No caller has received the lease, so no caller could release it.
             let _ = client.release_lease(&lease).await;
-            return Err(Failure::new(IO, format!("cannot write: {error}")));
+            return Err(Failure::new(
+                IO,
+                format!("cannot write the lease to standard output: {error}"),
+            ));
         }
         Ok(())
     }
@@ -136,69 +139,74 @@ impl Acquire {
         self.format == Format::Json
     }
 
-    /// Has failed with this code: a shell that evaluates what we say must know.
-    pub(crate) fn fail_in_shell(&self, code: u8) {
+    /// Makes a shell that evaluates the output fail with this code.
+    pub(crate) fn print_shell_failure(&self, code: u8) {
         if self.format == Format::Sh {
-            fail_in_shell(code);
+            print_shell_failure(code);
         }
     }
 }
 
-/// Says what fails with this code in a shell that evaluates it, and leaves nothing there that could
-/// be taken for a lease: an empty text would succeed.
-pub(crate) fn fail_in_shell(code: u8) {
+/// Prints a text that fails with this code in a shell that evaluates it, and that unsets the
+/// variables of a lease. An empty text would succeed.
+pub(crate) fn print_shell_failure(code: u8) {
     let text = format!("unset {}; (exit {code})\n", VARIABLES.join(" "));
-    // There is nobody else who could be told.
+    // There is no other way to report that standard output failed.
     let _ = io::stdout().write_all(text.as_bytes());
 }
 
 impl Lease {
-    /// Lets it live on for its ttl.
+    /// Renews the lease for its ttl.
     pub(crate) fn renew(&self) -> Result<u8, Failure> {
         let (lease, builder) = self.parts()?;
         block_on(async {
             let left = builder.connect().await?.renew_lease(&lease).await;
-            let left = left.map_err(|error| named(lease.name(), error.into()))?;
-            self.voice.detail(&format!("{:?} lasts for {}", lease.name(), time::shown(left)));
+            let left = left.map_err(|error| with_name(lease.name(), error.into()))?;
+            self.reporter.detail(&format!(
+                "renewed {:?}: it expires in {}",
+                lease.name(),
+                time::shown(left)
+            ));
             Ok(0)
         })
     }
 
-    /// Gives it back.
+    /// Releases the lease.
     pub(crate) fn release(&self) -> Result<u8, Failure> {
         let (lease, builder) = self.parts()?;
         block_on(async {
             let released = builder.connect().await?.release_lease(&lease).await;
-            released.map_err(|error| named(lease.name(), error.into()))?;
+            released.map_err(|error| with_name(lease.name(), error.into()))?;
             Ok(0)
         })
     }
 
     fn parts(&self) -> Result<(DetachedLease, ClientBuilder), Failure> {
-        // What is not UTF-8 is not a lease, which is told below.
+        // Text that is not UTF-8 is not a lease: parsing reports it below.
         let variable = || env::var_os("QUORATE_LEASE").filter(|text| !text.is_empty());
         let variable = || variable().map(|text| text.to_string_lossy().into_owned());
         let missing =
-            || Failure::usage("no lease is given: write it as an argument, or set QUORATE_LEASE");
+            || Failure::usage("no lease given: pass it as an argument or set QUORATE_LEASE");
         let text = self.lease.clone().or_else(variable).ok_or_else(missing)?;
-        // Nothing but the line end: the name of a lock may end with a blank.
+        // Trims only the line ending: the name of a lock may end with a blank.
         let lease = text.trim_end_matches(['\r', '\n']).parse::<DetachedLease>();
         let lease = lease.map_err(|error| match error {
             ParseLeaseError::Malformed => Failure::usage(NOT_A_LEASE),
             error => Failure::usage(error.to_string()),
         })?;
-        // Two that were pasted together look like one with a strange name, which would be told.
+        // Two leases pasted together parse as one lease with a strange name, which the error would
+        // reveal.
         if lease.name().contains(LEASE_MARK) {
             return Err(Failure::usage(NOT_A_LEASE));
         }
-        let settings = self.place.settings()?;
-        settings.warn(&self.voice);
+        let settings = self.node_args.settings()?;
+        settings.warn(&self.reporter);
         Ok((lease, settings.builder()?))
     }
 }
 
-/// What a lease does not have is nothing that was left there by an earlier one either.
-fn for_shell(lease: &DetachedLease, permit: Option<u32>) -> String {
+/// Variables that this lease does not set are unset: they may be left from an earlier lease.
+fn shell_text(lease: &DetachedLease, permit: Option<u32>) -> String {
     let fence = lease.fence().map(|fence| fence.to_string());
     let permit = permit.map(|number| number.to_string());
     let values = [Some(lease.to_string()), Some(lease.name().to_owned()), fence, permit];
@@ -209,12 +217,12 @@ fn for_shell(lease: &DetachedLease, permit: Option<u32>) -> String {
     VARIABLES.into_iter().zip(values).map(line).collect()
 }
 
-/// Safe in every shell: nothing has a meaning between these quotes but the quote itself.
+/// Safe in every shell: between single quotes only the single quote has a meaning.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-fn for_programs(lease: &DetachedLease, permit: Option<u32>, left: Duration) -> serde_json::Value {
+fn json_value(lease: &DetachedLease, permit: Option<u32>, left: Duration) -> serde_json::Value {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     json!({
         "schema_version": 1,
@@ -231,28 +239,27 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
     runtime::start()?.block_on(work)
 }
 
-/// Whether what is written there is read by nobody. A descriptor that was closed is the same place:
-/// the runtime opens it there before we are asked.
-fn is_lost(out: &io::Stdout) -> bool {
-    let written_to = out.as_fd().try_clone_to_owned().map(fs::File::from);
-    let (Ok(out), Ok(nowhere)) =
-        (written_to.and_then(|it| it.metadata()), fs::metadata("/dev/null"))
+/// Whether the output is discarded. A closed descriptor counts too: the runtime opens /dev/null in
+/// its place before this check.
+fn is_discarded(out: &io::Stdout) -> bool {
+    let output = out.as_fd().try_clone_to_owned().map(fs::File::from);
+    let (Ok(out), Ok(null)) = (output.and_then(|it| it.metadata()), fs::metadata("/dev/null"))
     else {
         return false;
     };
-    out.rdev() == nowhere.rdev() && nowhere.rdev() != 0
+    out.rdev() == null.rdev() && null.rdev() != 0
 }
 
-/// What a shell is given, in this order: the lease, the name, the fence, the permit.
+/// The variables for a shell, in this order: the lease, the name, the fence, the permit.
 const VARIABLES: [&str; 4] = ["QUORATE_LEASE", "QUORATE_LOCK", "QUORATE_FENCE", "QUORATE_PERMIT"];
 
-/// How a lease begins.
+/// The prefix of a lease.
 const LEASE_MARK: &str = "quorate-lease-";
 
-const ONE_PERMIT: &str = "--take is an option of `quorate run` only: `quorate acquire` writes one \
+const ONE_PERMIT: &str = "--take is an option of `quorate run` only: `quorate acquire` prints one \
                           lease, so it acquires one permit";
 
-const NOT_A_LEASE: &str = "this is not a lease as `quorate acquire` writes it";
+const NOT_A_LEASE: &str = "invalid lease: pass the text that `quorate acquire` printed";
 
-const NOWHERE: &str = "standard output is closed or /dev/null: nobody could renew or release the \
-                       lease, so the lock is not taken";
+const NO_READER: &str = "standard output is closed or /dev/null, so the lease would be lost: the \
+                         lock was not acquired. Redirect standard output to a file or a pipe";

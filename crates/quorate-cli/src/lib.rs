@@ -1,12 +1,14 @@
-//! The command `quorate`. This is a library with a thin `main.rs`; only that one uses it, and
-//! nothing in it is promised to anybody else.
+//! The command `quorate`, as a library with a thin `main.rs`. It has no other users, and its
+//! interface can change at any time.
 
 mod cli;
+mod docs;
+mod error_format;
 mod exit;
+mod inspect;
 mod lease;
-mod look;
 mod nodes;
-mod paper;
+mod reporter;
 mod run;
 mod runtime;
 mod serve;
@@ -14,10 +16,8 @@ mod settings;
 mod table;
 mod time;
 mod token;
-mod voice;
-mod wish;
 
-/// Does what the arguments of this process say, and tells how it ended.
+/// Runs the command that the arguments of this process select, and returns its exit code.
 pub fn run() -> std::process::ExitCode {
     cli::run()
 }

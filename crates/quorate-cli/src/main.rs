@@ -1,7 +1,7 @@
 //! The command of Quorate.
 
-/// Many threads of the service allocate what others free. The allocators of C libraries take locks
-/// for that, and musl's is slow altogether.
+/// Threads of the service free memory that other threads allocated. The allocators of C libraries
+/// take locks for that, and musl's is slow in general.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

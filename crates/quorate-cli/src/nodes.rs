@@ -1,4 +1,4 @@
-//! `quorate nodes`: what an operator says about the nodes themselves.
+//! `quorate nodes`: how an operator inspects and changes the nodes.
 
 use std::{
     thread,
@@ -13,40 +13,45 @@ use quorate::{
 
 use crate::{
     exit::{EXIT_CODES_OF_NODES, Failure, UNAVAILABLE},
-    settings::Place,
+    settings::NodeArgs,
 };
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
-    /// Shows whether each node votes, and if not, why and for how much longer. It writes nothing.
+pub(crate) enum Command {
+    /// Show whether each node votes, and if not, why and for how much longer. Writes nothing
     #[command(after_help = EXIT_CODES_OF_NODES)]
-    Show(Place),
-    /// Lets new, empty nodes vote at once. Say this once for new servers, and never by habit:
-    /// servers that have all lost their data look just like new ones. Without the restart guard
-    /// there is nothing to admit.
+    Show(NodeArgs),
+    /// Let new, empty nodes vote at once
+    ///
+    /// Use it once for new servers, and never as a routine: servers that have all lost their data
+    /// look just like new ones. If quarantine is off, there is nothing to admit.
     #[command(after_help = EXIT_CODES_OF_NODES)]
-    Admit(Place),
-    /// Makes these nodes the set that all clients go by: one more, one less, or one exchanged. Say
-    /// it once more with the same nodes when all clients have the new list.
+    Admit(NodeArgs),
+    /// Make these nodes the set that all clients use
+    ///
+    /// Adds one node, removes one node, or replaces one node. Run it again with the same nodes when
+    /// all clients have the new list.
     #[command(after_help = EXIT_CODES_OF_NODES)]
-    Change(Place),
-    /// Says that no change of the set is missing, so that a node which has forgotten its place has
-    /// it again although others are dead.
+    Change(NodeArgs),
+    /// Confirm that no change of the set is missing
+    ///
+    /// A node that has forgotten its place in the set gets it back, even though other nodes are
+    /// gone.
     #[command(after_help = EXIT_CODES_OF_NODES)]
-    Vouch(Place),
+    Vouch(NodeArgs),
 }
 
-impl Verb {
-    /// Returns what is to be said about it.
+impl Command {
+    /// Returns the text to print.
     pub(crate) fn run(&self) -> Result<String, Failure> {
         let (Self::Show(set) | Self::Admit(set) | Self::Change(set) | Self::Vouch(set)) = self;
         let settings = set.settings()?;
         if settings.nodes.value.is_empty() {
-            let text = "no nodes are given: write --node URL once for each, or set QUORATE_NODES";
+            let text = "no nodes given: use --node URL for each node, or set QUORATE_NODES";
             return Err(Failure::usage(text));
         }
-        // With the settings that all clients have: what these cannot use is not to be changed. It
-        // looks, and writes nothing before it has decided.
+        // The same settings as all clients: a set that they cannot use must not be changed. The
+        // client only reads until a change has been decided.
         let client = Client::try_from(settings.builder()?.read_only().build()?)
             .map_err(|error| Failure::system("cannot wait for nodes", error))?;
         match self {
@@ -64,9 +69,9 @@ impl Verb {
     }
 }
 
-/// One line for each node, once they have said what they stay with.
+/// One line for each node, once its status has settled.
 fn show(client: &Client) -> Result<String, Failure> {
-    let nodes = settled(client);
+    let nodes = settled_status(client);
     let line = |node: &NodeReport| match client.has_quarantine() || !votes(node) {
         true => node.to_string(),
         false => format!("{node}, without quarantine"),
@@ -80,9 +85,9 @@ fn show(client: &Client) -> Result<String, Failure> {
     }
 }
 
-/// What the nodes say. One that does not vote is asked again and again, and says something else
-/// when the others were heard: it is believed when it has said the same for a while.
-fn settled(client: &Client) -> Box<[NodeReport]> {
+/// The status of the nodes. The status of a node that does not vote can change when the other nodes
+/// answer, so it counts only after it has been the same for a while.
+fn settled_status(client: &Client) -> Box<[NodeReport]> {
     let started = Instant::now();
     let (mut nodes, mut since) = (client.node_status(), started);
     loop {
@@ -90,9 +95,9 @@ fn settled(client: &Client) -> Box<[NodeReport]> {
         if nodes.iter().all(votes) || is_settled || started.elapsed() >= PATIENCE {
             return nodes;
         }
-        thread::park_timeout(LOOK_AGAIN);
+        thread::park_timeout(RECHECK_AFTER);
         let now = client.node_status();
-        let is_same = |(one, two): (&NodeReport, &NodeReport)| said(one) == said(two);
+        let is_same = |(one, two): (&NodeReport, &NodeReport)| reason(one) == reason(two);
         if !nodes.iter().zip(&now).all(is_same) {
             since = Instant::now();
         }
@@ -100,7 +105,7 @@ fn settled(client: &Client) -> Box<[NodeReport]> {
     }
 }
 
-/// Now, or as soon as a client comes that does not only look.
+/// Whether the node votes now, or will as soon as a client connects that does more than read.
 fn votes(report: &NodeReport) -> bool {
     matches!(report.answer, NodeAnswer::Attached | NodeAnswer::Ready(_))
 }
@@ -109,18 +114,18 @@ fn is_known(report: &NodeReport) -> bool {
     report.answer != NodeAnswer::NodeError(NodeError::Connecting)
 }
 
-/// What a node says, whatever the time.
-fn said(report: &NodeReport) -> String {
+/// The status of a node without the remaining time.
+fn reason(report: &NodeReport) -> String {
     match &report.answer {
         NodeAnswer::NodeError(NodeError::Quarantined { why, .. }) => why.clone(),
         _ => report.to_string(),
     }
 }
 
-/// Longer than a node is left alone that does not vote.
+/// Longer than the interval at which a node that does not vote is asked.
 const SETTLED_AFTER: Duration = Duration::from_millis(1_200);
 
-/// How long nodes are waited for that do not answer.
+/// How long to wait for nodes that do not answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const RECHECK_AFTER: Duration = Duration::from_millis(10);

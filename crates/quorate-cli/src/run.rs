@@ -1,21 +1,21 @@
-//! `quorate run`: a command that runs only while this machine, or this process among all that use
-//! the same nodes, has the lock.
+//! `quorate run`: runs a command only while this process holds a lock, among all processes that use
+//! the same nodes.
 
-mod danger;
+mod acquire_all;
+mod deadline_channel;
 pub(crate) mod guardian;
-mod leash;
 mod lock;
 mod locks;
 mod nested;
 mod proc;
-mod several;
+mod request;
 mod signals;
 mod spawn;
 mod supervise;
 mod terminal;
+mod termination;
 mod tree;
-mod waiting;
-mod want;
+mod wait_status;
 
 use std::{ffi::OsString, io, num::NonZeroU32, time::Duration};
 
@@ -23,127 +23,126 @@ use clap::Args;
 use rustix::process::Signal;
 
 use self::{
-    danger::{Danger, OnLost},
-    leash::Until,
+    deadline_channel::BootInstant,
     locks::Locks,
+    request::Requests,
     spawn::Child,
     supervise::{End, Supervisor},
-    want::Wanted,
+    termination::{OnLost, TerminationPolicy},
 };
 pub(crate) use self::{
-    lock::{lock, named},
-    locks::Patience,
+    lock::{lock, with_name},
+    locks::WaitArgs,
+    request::{LockArgs, Request},
     signals::Signals,
-    want::{Kind, Want},
 };
 use crate::{
-    cli::outlive_file_limits,
+    cli::block_file_size_signal,
     exit::{BUSY, BY_SIGNAL, CONFIG, Failure, LOST, NOT_EXECUTABLE, NOT_FOUND, SOFTWARE, USAGE},
+    reporter::Reporter,
     runtime,
-    settings::{Place, Settings},
+    settings::{NodeArgs, Settings},
     time,
-    voice::Voice,
 };
 
-/// Runs a command under a lock.
+/// Run a command while holding a lock
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// The name of the lock, or of the permits.
+    /// Name of the lock, or of the permits
     name: String,
-    /// The command, and its arguments.
+    /// Command to run, and its arguments
     #[arg(trailing_var_arg = true, required_unless_present = "command", value_name = "COMMAND")]
     argv: Vec<OsString>,
-    /// A text for the shell in place of a command: $SHELL, or /bin/sh, runs it.
+    /// Run this text with $SHELL, or /bin/sh, instead of a command
     #[arg(short, long, value_name = "TEXT", conflicts_with = "argv")]
     command: Option<OsString>,
-    /// One more lock to hold; can be given several times. All are acquired together or not at all.
-    /// With --shared they are shared as well; with --permits they are exclusive, and acquired after
-    /// the permit.
+    /// Another lock to hold; can be repeated. All locks are acquired together or not at all. With
+    /// --shared they are shared too; with --permits they are exclusive, and acquired after the
+    /// permits
     #[arg(short, long = "lock", value_name = "NAME")]
     locks: Vec<String>,
     #[command(flatten)]
-    patience: Patience,
+    wait_args: WaitArgs,
     #[command(flatten)]
-    kind: Kind,
-    /// Acquire this many permits, all or none [default: 1]. The command gets their numbers in
-    /// QUORATE_PERMIT, separated by commas, and their fences in QUORATE_FENCE.
-    #[arg(long, value_name = "NUMBER", value_parser = want::take, requires = "permits")]
+    lock_args: LockArgs,
+    /// Acquire this many permits, all or none [default: 1]. QUORATE_PERMIT contains their numbers
+    /// and QUORATE_FENCE their fences, separated by commas
+    #[arg(long, value_name = "NUMBER", value_parser = request::take, requires = "permits")]
     take: Option<NonZeroU32>,
-    /// The exit code if another has the lock.
+    /// Exit code if the lock is held
     #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = BUSY)]
     conflict_exit_code: u8,
-    /// The exit code if the lock was lost while the command ran.
+    /// Exit code if the lock is lost while the command runs
     #[arg(long, value_name = "NUMBER", default_value_t = LOST)]
     lost_exit_code: u8,
-    /// How long the lock outlives this process if it is killed, 10s by default, 200ms at least. It
-    /// is renewed at a third of it.
+    /// Time until the lock expires if this process is killed [default: 10s] [minimum: 200ms]. The
+    /// lock is renewed every third of it
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     ttl: Option<Duration>,
-    /// Holds the lock for at least so long, also if the command is done earlier: for hosts whose
-    /// clocks start the same job a little apart. Not if it was not there, or could not be
-    /// executed.
+    /// Hold the lock for at least this long, even if the command ends earlier: for hosts whose
+    /// clocks start the same job slightly apart. Ignored if the command is not found or not
+    /// executable
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     min_hold: Option<Duration>,
-    /// Asks the command to end when it has run for so long, and kills it after --kill-after. The
-    /// exit code is that of a lost lock.
+    /// Terminate the command after this long, and kill it after --kill-after. The exit code is that
+    /// of a lost lock
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     max_hold: Option<Duration>,
-    /// What happens to the command when the lock is about to be lost.
+    /// What to do with the command when the lock is about to be lost
     #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
     on_lost: OnLost,
-    /// How long before the end of the lock the command is asked to end, and how long it has then:
-    /// it is killed at the end. At most half of the ttl, which is the default, 5s at the most.
+    /// How long before the lock expires the command is terminated; it is killed just before the
+    /// lock expires [default: half of the ttl, at most 5s]. Must be at most half of the ttl
     #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
     kill_after: Option<Duration>,
-    /// The signal that asks the command to end.
+    /// Signal that terminates the command
     #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signals::parse)]
     signal: Signal,
-    /// Runs the command in the process group of this one, in place of one of its own. What is sent
-    /// to that whole group, as by `kill -TERM -PGID`, reaches the command twice: from its sender,
-    /// and from here.
+    /// Run the command in the process group of quorate instead of its own. A signal to that whole
+    /// group, as by `kill -TERM -PGID`, reaches the command twice: from the sender and from quorate
     #[arg(long)]
     foreground: bool,
-    /// Who holds the lock, for people who wait for it. Program, host and process by default. What
-    /// is not ASCII is shown as question marks, and 96 characters at the most.
+    /// Name of the holder, shown to those waiting [default: program, host and process]. At most 96
+    /// characters; non-ASCII characters are shown as question marks
     #[arg(long, value_name = "TEXT")]
     who: Option<String>,
-    /// Why the lock is held, for people who wait for it.
+    /// Reason for holding the lock, shown to those waiting
     #[arg(long, value_name = "TEXT")]
     why: Option<String>,
     #[command(flatten)]
-    place: Place,
+    node_args: NodeArgs,
     #[command(flatten)]
-    pub(crate) voice: Voice,
+    pub(crate) reporter: Reporter,
 }
 
 impl Run {
     /// Returns the exit code.
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        // Before there is any other thread.
+        // Before any other thread starts: threads inherit the signal mask.
         signals::unblock();
-        outlive_file_limits();
+        block_file_size_signal();
         if !proc::is_visible() {
-            let text = "/proc does not show this process: it is of another namespace, or not there";
+            let text = "cannot find this process in /proc: mount the /proc of its PID namespace";
             return Err(Failure::new(SOFTWARE, text));
         }
         self.check_holds()?;
-        let wanted = self.wanted()?;
-        let settings = self.place.settings()?;
+        let requests = self.requests()?;
+        let settings = self.node_args.settings()?;
         let ttl = self.ttl(&settings)?;
         let kill_after = self.kill_after.unwrap_or_else(|| (ttl / 2).min(KILL_AFTER_MAX));
-        if Danger::is_hasty(kill_after, ttl) {
+        if TerminationPolicy::is_too_early(kill_after, ttl) {
             let (kill_after, ttl) = (time::shown(kill_after), time::shown(ttl));
             return Err(Failure::usage(format!(
                 "--kill-after {kill_after} is more than half of the ttl of {ttl}: the command \
-                 would be asked to end while all is well"
+                 would be terminated although the lock is renewed in time"
             )));
         }
-        let danger = Danger::new(self.on_lost, kill_after, ttl);
-        settings.warn(&self.voice);
+        let policy = TerminationPolicy::new(self.on_lost, kill_after, ttl);
+        settings.warn(&self.reporter);
         if settings.is_local_by_default() {
-            self.voice.warn("no nodes are configured: the lock is local to this machine");
+            self.reporter.warn("no nodes are configured: the lock is local to this machine");
         }
-        runtime::start()?.block_on(self.under_lock(wanted, &settings, ttl, danger))
+        runtime::start()?.block_on(self.under_lock(requests, &settings, ttl, policy))
     }
 
     fn check_holds(&self) -> Result<(), Failure> {
@@ -151,8 +150,8 @@ impl Run {
             (Some(least), Some(most)) if most < least => {
                 let (least, most) = (time::shown(least), time::shown(most));
                 Err(Failure::usage(format!(
-                    "--max-hold {most} is less than --min-hold {least}: the lock cannot be held \
-                     for both"
+                    "--max-hold {most} is less than --min-hold {least}: use a longer --max-hold \
+                     or a shorter --min-hold"
                 )))
             }
             _ => Ok(()),
@@ -164,57 +163,57 @@ impl Run {
             Some(ttl) => (ttl, USAGE),
             None => (settings.ttl()?, CONFIG),
         };
-        // None at all is told by the library.
+        // The library rejects a ttl of zero.
         if !ttl.is_zero() && ttl < TTL_MIN && self.on_lost != OnLost::Warn {
             let (ttl, least) = (time::shown(ttl), time::shown(TTL_MIN));
             let text = format!(
-                "a ttl of {ttl} is too short for a command that must be dead before it ends: it \
-                 must be {least} at least, or --on-lost warn"
+                "a ttl of {ttl} is too short to stop the command before the lock expires: use \
+                 at least {least}, or --on-lost warn"
             );
             return Err(Failure::new(code, text));
         }
         Ok(ttl)
     }
 
-    /// What must be held while the command runs.
-    fn wanted(&self) -> Result<Wanted<'_>, Failure> {
+    /// The locks that must be held while the command runs.
+    fn requests(&self) -> Result<Requests<'_>, Failure> {
         let is_one_lock = self.locks.iter().all(|name| *name == self.name);
-        let identity = self.kind.identity(is_one_lock)?;
+        let identity = self.lock_args.identity(is_one_lock)?;
         let main = match is_one_lock {
-            true => self.kind.only(&self.name, &identity),
-            false => self.kind.of(&self.name),
+            true => self.lock_args.single_request(&self.name, &identity),
+            false => self.lock_args.request(&self.name),
         };
-        let main = self.kind.taking(self.take, main)?;
-        if let Some(part) = self.locks.iter().find(|name| main.has_part(name)) {
+        let main = self.lock_args.with_take(self.take, main)?;
+        if let Some(part) = self.locks.iter().find(|name| main.includes(name)) {
             return Err(Failure::usage(format!(
-                "{part:?} is one of the locks that the permits of {:?} are made of: it cannot be \
-                 held as well",
+                "--lock {part:?} is one of the locks that make up the permits of {:?}: it cannot \
+                 be held as well",
                 self.name
             )));
         }
         let others = self.locks.iter().filter(|name| main.is_permit() || **name != self.name);
-        let others = others.map(|name| self.kind.besides(name));
-        Ok(Wanted { all: others.chain([main]).collect(), main, identity })
+        let others = others.map(|name| self.lock_args.additional_request(name));
+        Ok(Requests { all: others.chain([main]).collect(), main, identity })
     }
 
     async fn under_lock(
         &self,
-        wanted: Wanted<'_>,
+        requests: Requests<'_>,
         settings: &Settings,
         ttl: Duration,
-        danger: Danger,
+        policy: TerminationPolicy,
     ) -> Result<u8, Failure> {
-        let deaf = |error| Failure::system("cannot listen to signals", error);
-        let mut signals = Signals::listen().map_err(deaf)?;
-        let builder = wanted.identity.put_on(settings.builder()?);
-        let builder = match self.introduction() {
+        let failed = |error| Failure::system("cannot handle signals", error);
+        let mut signals = Signals::listen().map_err(failed)?;
+        let builder = requests.identity.apply_to(settings.builder()?);
+        let builder = match self.holder_text() {
             Some(who) => builder.who(who),
             None => builder,
         };
-        let acquired = Locks::acquire(builder, &wanted, ttl, &self.patience, &self.voice);
+        let acquired = Locks::acquire(builder, &requests, ttl, &self.wait_args, &self.reporter);
         let acquired = tokio::select! {
             biased;
-            signal = signals.end() => Err(signal),
+            signal = signals.next_terminating() => Err(signal),
             acquired = acquired => Ok(acquired),
         };
         let locks = match acquired {
@@ -223,36 +222,37 @@ impl Run {
                 return Err(Failure { code: self.conflict_exit_code, ..failure });
             }
             Ok(Err(failure)) => return Err(failure),
-            // The lock was given up when its future was dropped.
+            // Dropping the future has released the lock.
             Err(signal) => {
-                self.voice.status("");
+                self.reporter.status("");
                 return Ok(by_signal(signal));
             }
         };
         let command = self.argv();
-        // The moment first: the guardian is never told a later end.
-        let until = Until::now();
-        let until = until.after(danger.allowed(locks.left()));
-        let (mut variables, voice) = (locks.variables(), &self.voice);
-        variables.push(wanted.identity.variable());
+        // Take the time before the remaining validity, so that the guardian's deadline is never too
+        // late.
+        let now = BootInstant::now();
+        let deadline = now.after(policy.run_limit(locks.left()));
+        let (mut variables, reporter) = (locks.variables(), &self.reporter);
+        variables.push(requests.identity.variable());
         let started = signals
             .listen_to_stops()
-            .and_then(|()| Child::start(&command, &variables, self.foreground, until, voice));
+            .and_then(|()| Child::start(&command, &variables, self.foreground, deadline, reporter));
         let child = match started {
             Ok(child) => child,
             Err(error) => {
-                locks.release(&self.voice).await;
+                locks.release(&self.reporter).await;
                 return Err(not_started(&error));
             }
         };
         let supervisor = Supervisor {
             child: &child,
             locks: &locks,
-            danger,
+            policy,
             signal: self.signal,
             max_hold: self.max_hold,
-            tell_every: ttl / 10,
-            voice: &self.voice,
+            deadline_interval: ttl / 10,
+            reporter: &self.reporter,
         };
         let end = supervisor.run(&mut signals).await;
         child.take_terminal_back();
@@ -260,26 +260,26 @@ impl Run {
     }
 
     async fn finish(&self, end: End, locks: Locks, signals: &mut Signals) -> Result<u8, Failure> {
-        let rest = self.min_hold.and_then(|least| least.checked_sub(locks.held_for()));
-        // A command that was not there has done nothing: another host may have it.
+        let remaining = self.min_hold.and_then(|least| least.checked_sub(locks.held_for()));
+        // A command that could not be executed has done nothing: another host may run it.
         let has_run = !matches!(end, End::Finished(NOT_EXECUTABLE | NOT_FOUND));
-        let end = match (end, rest.filter(|_| has_run)) {
-            // Whoever holds the lock from now on does not disturb a command that is done.
-            (End::Finished(code), Some(rest)) if !locks.left().is_zero() => {
+        let end = match (end, remaining.filter(|_| has_run)) {
+            // The command has ended, so losing the lock from now on does not matter.
+            (End::Finished(code), Some(remaining)) if !locks.left().is_zero() => {
                 tokio::select! {
-                    () = tokio::time::sleep(rest) => {}
-                    _ = signals.end() => {}
+                    () = tokio::time::sleep(remaining) => {}
+                    _ = signals.next_terminating() => {}
                 }
-                locks.release(&self.voice).await;
+                locks.release(&self.reporter).await;
                 return Ok(code);
             }
             (end, _) => end,
         };
         if end == End::Stuck {
-            locks.leave();
+            locks.leave_to_expire();
             return Ok(self.lost_exit_code);
         }
-        let was_held = locks.release(&self.voice).await;
+        let was_held = locks.release(&self.reporter).await;
         Ok(match end {
             End::Finished(code) if was_held || self.on_lost == OnLost::Warn => code,
             End::Finished(_) | End::Lost | End::Stuck => self.lost_exit_code,
@@ -296,11 +296,11 @@ impl Run {
         }
     }
 
-    /// What people who wait for the lock are told.
-    fn introduction(&self) -> Option<String> {
-        // A variable of a script that is not set says nothing.
-        let said = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
-        match (said(&self.who), said(&self.why)) {
+    /// The description of the holder for people who wait for the lock.
+    fn holder_text(&self) -> Option<String> {
+        // A script may pass an unset variable: an empty text counts as not given.
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        match (given(&self.who), given(&self.why)) {
             (who, None) => who,
             (who, Some(why)) => {
                 let own = || format!("quorate/{}", std::process::id());
@@ -313,20 +313,21 @@ impl Run {
 fn not_started(error: &io::Error) -> Failure {
     let why = match error.kind() {
         io::ErrorKind::ArgumentListTooLong => {
-            "its arguments and environment, where all names of its locks stand, are too long: "
+            "its arguments and environment, which contains the names of all locks, are too long: "
         }
         _ => "",
     };
-    Failure::system("the command was not started", format!("{why}{error}"))
+    Failure::system("cannot start the command", format!("{why}{error}"))
 }
 
 pub(crate) fn by_signal(signal: Signal) -> u8 {
     BY_SIGNAL.saturating_add(u8::try_from(signal.as_raw()).unwrap_or(0))
 }
 
-/// The shortest ttl of a lock with which a command is ended in time. 50 ms of it are kept to kill;
-/// the rest must last for its start, and for a renewal that comes late after a third of it.
+/// The shortest ttl with which a command can be stopped in time. 50 ms of it are reserved for
+/// killing the command; the rest must suffice to start it, and for a renewal that is late after a
+/// third of the ttl.
 const TTL_MIN: Duration = Duration::from_millis(200);
 
-/// As long before the end of the lock as this the command is asked to end, if nothing else is said.
+/// The longest default of `--kill-after`.
 const KILL_AFTER_MAX: Duration = Duration::from_secs(5);

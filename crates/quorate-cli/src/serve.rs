@@ -20,75 +20,75 @@ use tokio::{
 use self::files::Files;
 use crate::{
     exit::{CONFIG, Failure},
+    reporter::Reporter,
     runtime,
-    settings::{Place, Settings},
+    settings::{NodeArgs, Settings},
     time,
-    voice::Voice,
 };
 
-/// Serves locks over HTTP.
+/// Serve locks over HTTP
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
     /// Address to listen on. An address that other machines can reach requires authentication:
-    /// --tokens or --tls-client-ca.
+    /// --tokens or --tls-client-ca
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8420")]
     listen: SocketAddr,
-    /// Address on which to serve Prometheus metrics at /metrics, without authentication. Off unless
-    /// given.
+    /// Address on which to serve Prometheus metrics at /metrics, without authentication. Off by
+    /// default
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
-    /// File with the bearer tokens that are accepted; `quorate token` writes its entries. The
-    /// service reads the file again when it changes, and on SIGHUP.
+    /// File with the accepted bearer tokens; `quorate token` prints its entries. The service reads
+    /// the file again when it changes, and on SIGHUP
     #[arg(long, value_name = "FILE", help_heading = "Security")]
     tokens: Option<PathBuf>,
-    /// Serve every client that can connect, even on an address that other machines can reach.
+    /// Serve every client that can connect, even on an address that other machines can reach
     #[arg(long, conflicts_with = "tokens", help_heading = "Security")]
     insecure_no_auth: bool,
-    /// PEM file with the certificate chain: serve HTTPS only. The service reads the files again
-    /// when they change, and on SIGHUP.
+    /// PEM file with the certificate chain: serve only HTTPS. The service reads the files again
+    /// when they change, and on SIGHUP
     #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "Security")]
     tls_cert: Option<PathBuf>,
-    /// PEM file with the private key of the certificate.
+    /// PEM file with the private key of the certificate
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Security")]
     tls_key: Option<PathBuf>,
-    /// PEM file with the authority that signs client certificates: reject clients without one.
+    /// PEM file with the authority that signs client certificates: reject clients without one
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Security")]
     tls_client_ca: Option<PathBuf>,
     #[command(flatten)]
     limits: LimitArgs,
-    /// On shutdown, time for requests in progress to finish.
+    /// Time for requests in progress to finish on shutdown
     #[arg(long, value_name = "TIME", value_parser = time::parse, default_value = "10s")]
     grace: Duration,
     #[command(flatten)]
-    place: Place,
+    node_args: NodeArgs,
     #[command(flatten)]
-    pub(crate) voice: Voice,
+    pub(crate) reporter: Reporter,
 }
 
 #[derive(Args, Debug)]
 struct LimitArgs {
-    /// Longest time that one request waits for a lock. Longer waits are cut to this.
+    /// Longest time that one request waits for a lock. Longer waits are shortened to this
     #[arg(long, value_name = "TIME", value_parser = time::parse, default_value = "60s")]
     #[arg(help_heading = "Limits")]
     max_wait: Duration,
-    /// Requests of one token that may wait at the same time.
+    /// Requests of one token that may wait at the same time
     #[arg(long, value_name = "NUMBER", default_value = "10000", help_heading = "Limits")]
     max_waits: NonZeroUsize,
-    /// Leases that one token may hold through this instance.
+    /// Leases that one token may hold through this instance
     #[arg(long, value_name = "NUMBER", default_value = "100000", help_heading = "Limits")]
     max_leases: NonZeroUsize,
-    /// Requests per second of one token; 0 is unlimited.
+    /// Requests per second of one token; 0 means unlimited
     #[arg(long, value_name = "NUMBER", default_value = "10000", help_heading = "Limits")]
     max_rate: u32,
     /// Open connections [default: 20000, or what the limit of open files allows]
     #[arg(long, value_name = "NUMBER", help_heading = "Limits")]
     max_connections: Option<NonZeroUsize>,
-    /// Time in which the head of a request must arrive. Also closes connections that are idle for
-    /// this long, and TLS handshakes that take longer.
+    /// Time in which the head of a request must arrive. Connections that are idle for longer, and
+    /// TLS handshakes that take longer, are closed too
     #[arg(long, value_name = "TIME", value_parser = time::parse, default_value = "30s")]
     #[arg(help_heading = "Limits")]
     max_head_time: Duration,
-    /// Time in which the body of a request must arrive.
+    /// Time in which the body of a request must arrive
     #[arg(long, value_name = "TIME", value_parser = time::parse, default_value = "10s")]
     #[arg(help_heading = "Limits")]
     max_body_time: Duration,
@@ -96,12 +96,12 @@ struct LimitArgs {
 
 impl Serve {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        let settings = self.place.settings()?;
+        let settings = self.node_args.settings()?;
         settings.ttl()?;
-        settings.warn(&self.voice);
+        settings.warn(&self.reporter);
         let files = Files::load(self)?;
         self.check_exposure(&files)?;
-        files.warn(self, &self.voice);
+        files.warn(self, &self.reporter);
         runtime::raise_file_limit();
         runtime::start_on_all_cores()?.block_on(self.serve(&settings, files))?;
         Ok(0)
@@ -134,22 +134,22 @@ impl Serve {
             Some(address) => Some(bind(address).await?),
             None => None,
         };
-        // Before anyone knows that the service runs: a signal without a handler ends it.
+        // Before the service reports that it listens: without a handler, a signal would kill it.
         let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
         let [Ok(mut terminate), Ok(mut interrupt), Ok(hangup)] = kinds.map(signal) else {
-            return Err(Failure::system("cannot listen to signals", "the system refused"));
+            return Err(Failure::system("cannot handle signals", "the system refused"));
         };
         let service = Service::new(client.clone(), files.access.clone(), self.limits.limits());
         let options = self.options(files.tls.clone());
         self.report_start(settings, &listener, metrics.as_ref());
-        let reload = files.reload_on_change(hangup, self.voice.clone());
+        let reload = files.reload_on_change(hangup, self.reporter.clone());
         let metrics = metrics::serve(metrics, render);
         let end = async {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            self.voice.warn("shutting down: finishing requests in progress");
+            self.reporter.warn("shutting down: finishing requests in progress");
             // Requests that wait for a lock go to another instance.
             service.drain();
         };
@@ -160,7 +160,7 @@ impl Serve {
             () = metrics => {}
         }
         if !client.shutdown(self.grace).await.is_clean {
-            self.voice.warn("a node has not confirmed a release: its key expires after its ttl");
+            self.reporter.warn("a node has not confirmed a release: its key expires after its ttl");
         }
         Ok(())
     }
@@ -175,12 +175,12 @@ impl Serve {
 
     /// Connections must leave files for the nodes, tokens and certificates.
     fn connections_max(&self) -> usize {
-        let asked = self.limits.max_connections.map(NonZeroUsize::get);
-        let wanted = asked.unwrap_or(CONNECTIONS_MAX);
+        let requested = self.limits.max_connections.map(NonZeroUsize::get);
+        let wanted = requested.unwrap_or(CONNECTIONS_MAX);
         let Some(files) = runtime::file_limit() else { return wanted };
         let possible = files.saturating_sub(FILES_RESERVED).max(1);
-        if asked.is_some_and(|asked| asked > possible) {
-            self.voice.warn(&format!(
+        if requested.is_some_and(|requested| requested > possible) {
+            self.reporter.warn(&format!(
                 "accepting {possible} connections instead of {wanted}: this process may open only \
                  {files} files"
             ));
@@ -194,18 +194,19 @@ impl Serve {
         listener: &TcpListener,
         metrics: Option<&TcpListener>,
     ) {
-        // First: scripts that wait for the address of the service find this one as well.
+        // Report this address first: scripts that wait for the address of the service then know
+        // both.
         if let Some(Ok(address)) = metrics.map(TcpListener::local_addr) {
-            self.voice.warn(&format!("serving metrics on http://{address}/metrics"));
+            self.reporter.warn(&format!("serving metrics on http://{address}/metrics"));
         }
         let scheme = if self.tls_cert.is_some() { "https" } else { "http" };
         let address = listener.local_addr().unwrap_or(self.listen);
-        self.voice.warn(&format!("listening on {scheme}://{address}"));
+        self.reporter.warn(&format!("listening on {scheme}://{address}"));
         if settings.is_local_by_default() {
-            self.voice.warn("no nodes are configured: the locks are local to this machine");
+            self.reporter.warn("no nodes are configured: the locks are local to this machine");
         }
         if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
-            self.voice.warn(&format!("cannot notify systemd: {error}"));
+            self.reporter.warn(&format!("cannot notify systemd: {error}"));
         }
     }
 }
@@ -222,9 +223,9 @@ impl LimitArgs {
     }
 }
 
-/// How long a silent node is waited for. A request has a client that would have to send it again,
-/// and cannot know then whether its release has had an effect: a node that is slow for a moment is
-/// worth waiting for.
+/// How long to wait for an unresponsive node. A client of the service would have to repeat its
+/// request, and cannot know whether a release has had an effect, so it is worth waiting for a slow
+/// node.
 const VOTE_TIMEOUT: Duration = Duration::from_millis(500);
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {

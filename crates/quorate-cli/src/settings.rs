@@ -1,8 +1,8 @@
-//! What is in force, and from where: a flag counts before the environment, that before a file, and
-//! that before the default.
+//! The effective settings and their sources. A flag takes precedence over the environment, the
+//! environment over a file, and a file over the default.
 
 mod file;
-mod shown;
+mod report;
 
 use std::{
     env, fmt, fs, io,
@@ -14,43 +14,43 @@ use clap::Args;
 use quorate::{Client, ClientBuilder, Tls};
 
 use self::file::File;
-pub(crate) use self::shown::Shown;
+pub(crate) use self::report::SettingsReport;
 use crate::{
     exit::{CONFIG, Failure},
+    reporter::Reporter,
     time,
-    voice::Voice,
 };
 
-/// Where the locks are.
+/// The options that select the nodes.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Place {
-    /// The address of a node, such as redis://10.0.0.1; once for each. Without any, QUORATE_NODES
-    /// is read, which has them with commas between, then VALKEY_URL, REDIS_URL, and the file of
-    /// settings. If none of them names a node, the locks are local to this machine.
-    #[arg(long = "node", value_name = "URL", help_heading = "Where the locks are")]
+pub(crate) struct NodeArgs {
+    /// Address of a node, such as redis://10.0.0.1; repeat it for each node. Without it,
+    /// QUORATE_NODES (separated by commas), VALKEY_URL, REDIS_URL and the settings file are tried
+    /// in this order. If none of them is set, the locks are local to this machine
+    #[arg(long = "node", value_name = "URL", help_heading = "Nodes")]
     nodes: Vec<String>,
-    /// Keeps the locks on this machine, whatever nodes are configured.
-    #[arg(long, conflicts_with = "nodes", help_heading = "Where the locks are")]
+    /// Use locks local to this machine, even if nodes are configured
+    #[arg(long, conflicts_with = "nodes", help_heading = "Nodes")]
     local: bool,
-    /// The folder of the locks of this machine, which are meant then, whatever nodes are
-    /// configured. QUORATE_DIR names one that is used only if no node is.
-    #[arg(long, value_name = "FOLDER", conflicts_with = "nodes")]
-    #[arg(help_heading = "Where the locks are")]
+    /// Directory of the local locks; implies --local. Without it, QUORATE_DIR is used, which does
+    /// not imply --local
+    #[arg(long, value_name = "DIR", conflicts_with = "nodes")]
+    #[arg(help_heading = "Nodes")]
     dir: Option<PathBuf>,
-    /// The file of settings. Without it QUORATE_CONFIG names it, or it is
-    /// ~/.config/quorate/config.toml or /etc/quorate/config.toml, if there is one.
-    #[arg(long, value_name = "FILE", help_heading = "Where the locks are")]
+    /// Settings file. Without it, QUORATE_CONFIG, ~/.config/quorate/config.toml and
+    /// /etc/quorate/config.toml are tried in this order
+    #[arg(long, value_name = "FILE", help_heading = "Nodes")]
     config: Option<PathBuf>,
-    /// The longest ttl of any lock, as all clients have it.
+    /// Longest ttl of any lock; the same for all clients
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
-    #[arg(help_heading = "Where the locks are")]
+    #[arg(help_heading = "Nodes")]
     max_ttl: Option<Duration>,
-    /// Where Quorate keeps keys of its own on the nodes, as all clients have it.
-    #[arg(long, help_heading = "Where the locks are")]
+    /// Prefix of Quorate's own keys on the nodes; the same for all clients
+    #[arg(long, help_heading = "Nodes")]
     prefix: Option<String>,
 }
 
-/// A value, and who said it.
+/// A value and its source.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting<T> {
     pub(crate) value: T,
@@ -63,7 +63,7 @@ impl<T> Setting<T> {
     }
 }
 
-/// Who said a value.
+/// The source of a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Source {
     Flag(&'static str),
@@ -83,10 +83,10 @@ impl fmt::Display for Source {
     }
 }
 
-/// Everything that is in force.
+/// All effective settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The addresses; none means this machine.
+    /// The addresses of the nodes; empty for locks local to this machine.
     pub(crate) nodes: Setting<Vec<String>>,
     dir: Setting<Option<PathBuf>>,
     ttl: Setting<Duration>,
@@ -98,12 +98,12 @@ pub(crate) struct Settings {
     tls_ca: Setting<Option<PathBuf>>,
     tls_cert: Setting<Option<PathBuf>>,
     tls_key: Setting<Option<PathBuf>>,
-    /// What is probably not meant.
+    /// Warnings about probable mistakes.
     warnings: Vec<String>,
 }
 
-impl Place {
-    /// Puts together what flags, environment and file say.
+impl NodeArgs {
+    /// Combines the flags, the environment and the file.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         let (file, path) = match self.file()? {
             Some(path) => (File::read(&path)?, path),
@@ -114,7 +114,9 @@ impl Place {
         let nodes = self.nodes(file.nodes.as_ref().map(file::Nodes::list), from_file())?;
         if file.nodes.iter().any(file::Nodes::has_password) && is_readable_by_others(&path) {
             let path = path.display();
-            warnings.push(format!("{path} holds a password and others can read it: chmod 600"));
+            warnings.push(format!(
+                "other users can read {path}, which contains a password: use chmod 600 {path}"
+            ));
         }
         let dir = match (&self.dir, env::var_os("QUORATE_DIR").filter(|dir| !dir.is_empty())) {
             (Some(dir), _) => Setting::new(Some(dir.clone()), Source::Flag("--dir")),
@@ -125,7 +127,7 @@ impl Place {
             Some(max) => Setting::new(max, Source::Flag("--max-ttl")),
             None => or_default(file.max_ttl, MAX_TTL_DEFAULT, from_file()),
         };
-        // Who sets the longest ttl only has not asked for a longer one.
+        // A user who lowers only `max_ttl` also gets a lower default ttl.
         let ttl_default = TTL_DEFAULT.min(max_ttl.value);
         let prefix = self.prefix.clone().map(|it| Setting::new(it, Source::Flag("--prefix")));
         Ok(Settings {
@@ -153,36 +155,36 @@ impl Place {
         if self.local {
             return Ok(Setting::new(Vec::new(), Source::Flag("--local")));
         }
-        // Whoever names the folder here and now means it, and nodes would not know it.
+        // An explicit folder selects local locks: nodes would ignore it.
         if self.dir.is_some() {
             return Ok(Setting::new(Vec::new(), Source::Flag("--dir")));
         }
         if !self.nodes.is_empty() {
             return Ok(Setting::new(self.nodes.clone(), Source::Flag("--node")));
         }
-        let mut said = in_file.map(|nodes| Setting::new(nodes, file));
+        let mut found = in_file.map(|nodes| Setting::new(nodes, file));
         for variable in ["QUORATE_NODES", "VALKEY_URL", "REDIS_URL"] {
             if let Some(list) = text_of(variable)? {
-                said = Some(Setting::new(separate(&list), Source::Environment(variable)));
+                found = Some(Setting::new(split_addresses(&list), Source::Environment(variable)));
                 break;
             }
         }
-        match said {
-            // Whoever has set it means nodes, and must not get locks of this machine.
-            Some(said) if said.value.is_empty() => {
-                let what = match &said.from {
+        match found {
+            // A list was set, so nodes are meant: local locks would not exclude the other clients.
+            Some(setting) if setting.value.is_empty() => {
+                let what = match &setting.from {
                     Source::File(path) => format!("`nodes` of {}", path.display()),
                     from => from.to_string(),
                 };
-                let text = format!("{what} names no node: leave it out, or say --local");
+                let text = format!("{what} contains no node address: remove it, or use --local");
                 Err(Failure::new(CONFIG, text))
             }
-            Some(said) => Ok(said),
+            Some(setting) => Ok(setting),
             None => Ok(Setting::new(Vec::new(), Source::Default)),
         }
     }
 
-    /// The file of settings, if there is one.
+    /// The path of the settings file, if there is one.
     fn file(&self) -> Result<Option<PathBuf>, Failure> {
         let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         if let Some(path) = &self.config {
@@ -203,43 +205,43 @@ impl Place {
     }
 }
 
-/// Whether there is something, even if it cannot be read. Who may not look has not seen that there
-/// is nothing: the nodes may be written there.
+/// Whether the path exists, even if it cannot be read. If this cannot be determined, it is an
+/// error: the nodes may be configured there.
 fn is_there(path: &Path) -> Result<bool, Failure> {
     let is_nothing = |error: &io::Error| {
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
     };
     let unknown = |path: &Path, error: io::Error| {
         let path = path.display();
-        let text = format!("whether there are settings at {path} cannot be seen: {error}");
-        Failure::new(CONFIG, text + "; QUORATE_CONFIG can name another file, such as /dev/null")
+        let text = format!("cannot tell whether {path} exists: {error}");
+        Failure::new(CONFIG, text + "; set QUORATE_CONFIG to use another file, such as /dev/null")
     };
     match fs::symlink_metadata(path) {
         Ok(_) => return Ok(true),
         Err(error) if is_nothing(&error) => {}
         Err(error) => return Err(unknown(path, error)),
     }
-    // The first folder on the way back that there is must not be a link to nowhere.
-    let is_seen = |folder: &&Path| fs::symlink_metadata(folder).is_ok();
-    let folder = path.ancestors().skip(1).find(is_seen).unwrap_or_else(|| Path::new("/"));
+    // The nearest existing folder above must not be a dangling link.
+    let exists = |folder: &&Path| fs::symlink_metadata(folder).is_ok();
+    let folder = path.ancestors().skip(1).find(exists).unwrap_or_else(|| Path::new("/"));
     match fs::metadata(folder) {
         Ok(_) => Ok(false),
         Err(error) => Err(unknown(path, error)),
     }
 }
 
-/// What a variable says; one that is empty says nothing.
+/// The text of an environment variable. An empty one counts as unset.
 pub(crate) fn text_of(variable: &'static str) -> Result<Option<String>, Failure> {
     let Some(value) = env::var_os(variable).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };
-    // What it is may be a password.
+    // The value is not shown: it may contain a password.
     let wrong = |_| Failure::new(CONFIG, format!("${variable} is not UTF-8"));
     value.into_string().map(Some).map_err(wrong)
 }
 
 impl Settings {
-    /// The settings of a client of these nodes, or of this machine.
+    /// The builder of a client with these settings.
     pub(crate) fn builder(&self) -> Result<ClientBuilder, Failure> {
         let settings = match self.nodes.value.is_empty() {
             true => self.local()?,
@@ -261,15 +263,15 @@ impl Settings {
     fn local(&self) -> Result<ClientBuilder, Failure> {
         let folder = match &self.dir.value {
             Some(folder) => folder.clone(),
-            // What it fails with is for programs, which have no flags.
-            None => Client::local_folder().map_err(|_| Failure::new(CONFIG, HOMELESS))?,
+            // The error of the library does not mention the flags of this command.
+            None => Client::local_folder().map_err(|_| Failure::new(CONFIG, NO_HOME))?,
         };
         Ok(Client::builder().local(folder))
     }
 
     fn tls(&self) -> Result<Tls, Failure> {
         let read = |path: &Path| {
-            let wrong = |error| format!("{} cannot be read: {error}", path.display());
+            let wrong = |error| format!("cannot read {}: {error}", path.display());
             fs::read(path).map_err(|error| Failure::new(CONFIG, wrong(error)))
         };
         let mut tls = Tls::new();
@@ -279,32 +281,32 @@ impl Settings {
         match (&self.tls_cert.value, &self.tls_key.value) {
             (Some(cert), Some(key)) => Ok(tls.identity_pem(read(cert)?, read(key)?)),
             (None, None) => Ok(tls),
-            _ => Err(Failure::new(CONFIG, "tls_cert and tls_key go together")),
+            _ => Err(Failure::new(CONFIG, "tls_cert and tls_key must be set together")),
         }
     }
 
-    /// The ttl of a lock that does not say otherwise.
+    /// The ttl of locks without `--ttl`.
     pub(crate) fn ttl(&self) -> Result<Duration, Failure> {
         let (ttl, max_ttl) = (&self.ttl, &self.max_ttl);
         let wrong = match ttl.value {
-            Duration::ZERO => "no time at all".to_owned(),
+            Duration::ZERO => "zero: use at least 1ms".to_owned(),
             value if value > max_ttl.value => {
                 let (shown, max) = (time::shown(value), time::shown(max_ttl.value));
                 format!("{shown}, longer than max_ttl, which is {max} ({})", max_ttl.from)
             }
             value => return Ok(value),
         };
-        // If nobody set it, somebody has set max_ttl to what made it so.
+        // A default ttl is only wrong because of max_ttl.
         let from = if ttl.from == Source::Default { &max_ttl.from } else { &ttl.from };
-        Err(Failure::new(CONFIG, format!("the ttl of {from} is {wrong}")))
+        Err(Failure::new(CONFIG, format!("invalid ttl ({from}): it is {wrong}")))
     }
 
-    /// Says what is probably not meant.
-    pub(crate) fn warn(&self, voice: &Voice) {
-        self.warnings.iter().for_each(|warning| voice.warn(warning));
+    /// Reports the warnings.
+    pub(crate) fn warn(&self, reporter: &Reporter) {
+        self.warnings.iter().for_each(|warning| reporter.warn(warning));
     }
 
-    /// Whether the locks are of this machine only because nobody said otherwise.
+    /// Whether the locks are local only because no nodes are configured.
     pub(crate) fn is_local_by_default(&self) -> bool {
         self.nodes.value.is_empty() && self.nodes.from == Source::Default
     }
@@ -322,19 +324,18 @@ fn optional<T>(value: Option<T>, file: Source) -> Setting<Option<T>> {
     Setting::new(value, from)
 }
 
-/// The addresses of a list with commas between.
-fn separate(list: &str) -> Vec<String> {
+/// The addresses in a list separated by commas.
+fn split_addresses(list: &str) -> Vec<String> {
     list.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
 }
 
 fn is_readable_by_others(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
-    // A pipe is read by one.
+    // A pipe has a single reader.
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o044 != 0)
 }
 
 const TTL_DEFAULT: Duration = Duration::from_secs(10);
 const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);
 const PREFIX_DEFAULT: &str = "quorate:";
-const HOMELESS: &str = "this user has no home for local locks: name a folder by --dir or \
-                        QUORATE_DIR, or set HOME";
+const NO_HOME: &str = "no home directory for local locks: use --dir, or set QUORATE_DIR or HOME";

@@ -1,11 +1,11 @@
-//! Columns for people.
+//! Tables for people.
 
 use std::{
     env,
     io::{self, IsTerminal as _},
 };
 
-/// Lines with columns as wide as they need to be. The head is bold on a terminal.
+/// Lines with columns as wide as their widest cell. The head is bold on a terminal.
 pub(crate) fn render<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -26,7 +26,7 @@ pub(crate) fn render<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> S
     [head].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether the terminal can do nothing but show text.
+/// Whether the terminal cannot interpret escape sequences.
 pub(crate) fn is_dumb() -> bool {
     env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_as_wide_as_they_need_to_be() {
+    fn columns_fit_their_widest_cell() {
         let rows = [["a".into(), "long".into()], ["ü".into(), String::new()]];
         assert_eq!(render(["A", "B"], &rows), "A  B\na  long\nü");
     }

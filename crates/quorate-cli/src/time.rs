@@ -1,8 +1,8 @@
-//! Lengths of time as people write them.
+//! Durations as people write them.
 
 use std::time::Duration;
 
-/// Reads `500ms`, `1.5s`, `2m`, `1h`; a number alone is seconds.
+/// Parses `500ms`, `1.5s`, `2m` or `1h`. A number without a unit means seconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -14,7 +14,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         _ => None,
     };
     let millis = unit_ms.and_then(|unit_ms| millis(number, unit_ms));
-    let wrong = || format!("`{text}` is no length of time: write 500ms, 1.5s, 2m or 1h");
+    let wrong = || format!("invalid duration {text:?}: use a number followed by ms, s, m or h");
     millis.map(Duration::from_millis).ok_or_else(wrong)
 }
 
@@ -27,7 +27,7 @@ fn millis(number: &str, unit_ms: u64) -> Option<u64> {
     whole.checked_mul(unit_ms)?.checked_add(part)
 }
 
-/// Writes it as short as it is exact to three digits or so.
+/// Formats a duration with about three digits.
 pub(crate) fn shown(time: Duration) -> String {
     let millis = time.as_millis();
     match millis {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_of_time_are_read_as_people_write_them() {
+    fn durations_are_parsed_with_and_without_units() {
         for (text, millis) in [
             ("0", 0),
             ("500ms", 500),
@@ -71,12 +71,13 @@ mod tests {
             "9999999999999999h",
             "0.99999999999999999999",
         ] {
-            assert!(parse(wrong).is_err_and(|error| error.contains("write 500ms")), "{wrong}");
+            let error = parse(wrong).unwrap_err();
+            assert!(error.starts_with(&format!("invalid duration {wrong:?}: ")), "{error}");
         }
     }
 
     #[test]
-    fn lengths_of_time_are_shown_with_few_digits() {
+    fn durations_are_shown_with_few_digits() {
         for (millis, text) in [
             (0, "0 ms"),
             (999, "999 ms"),

@@ -3,32 +3,32 @@
 use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 use sha2::{Digest as _, Sha256};
 
-use crate::{cli::print, exit::Failure, voice::Voice};
+use crate::{cli::print, exit::Failure, reporter::Reporter};
 
-/// Creates a token.
+/// Create a token
 #[derive(Args, Debug)]
 pub(crate) struct Token {
-    /// Name of the token, for logs and limits.
+    /// Name of the token, for logs and limits
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     name: String,
-    /// What the token allows.
+    /// What the token allows
     #[arg(long = "scope", value_enum, value_name = "SCOPE", default_value = "lock")]
     scopes: Vec<Scope>,
-    /// Restrict the token to locks whose names begin with this.
+    /// Restrict the token to locks whose names begin with this
     #[arg(long, default_value = "", hide_default_value = true)]
     prefix: String,
-    /// When the token expires, such as 2027-01-31T00:00:00Z.
+    /// When the token expires, such as 2027-01-31T00:00:00Z
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Scope {
-    /// Inspect and watch locks.
+    /// Inspect and watch locks
     Read,
-    /// Acquire, renew and release locks, and inspect them.
+    /// Acquire, renew and release locks, and inspect them
     Lock,
-    /// Everything.
+    /// Everything
     Admin,
 }
 
@@ -54,9 +54,9 @@ impl Token {
         if let Some(expires) = expires {
             entry.insert("expires".into(), expires.into());
         }
-        // The file gets the hash. Only this process ever knows the token.
+        // The file contains only the hash. The token itself is stored nowhere.
         let code = print(&format!("[[token]]\n{entry}"))?;
-        Voice::default().error(&format!("the token, shown only once: {token}"));
+        Reporter::default().error(&format!("the token, shown only once: {token}"));
         Ok(code)
     }
 }

@@ -32,7 +32,7 @@ use crate::{
     telemetry,
 };
 
-/// The whole API of a service, to be served as it is or as a part of another application.
+/// The whole API of a service, to be served as is or as part of another application.
 ///
 /// # Examples
 ///
@@ -107,5 +107,5 @@ async fn other_method() -> Response {
     Problem::new(Code::MethodNotAllowed, detail).into_response()
 }
 
-/// No request of the API needs more.
+/// No request of the API is larger.
 const BODY_MAX: usize = 16 * 1_024;

@@ -1,4 +1,4 @@
-//! Who may do what: bearer tokens with scopes and a name prefix.
+//! Authorization: bearer tokens with scopes and a name prefix.
 
 mod file;
 
@@ -22,7 +22,7 @@ use crate::{
     problem::{Code, Problem},
 };
 
-/// Who may use the service.
+/// Which clients may use the service.
 #[derive(Clone, Debug)]
 pub struct Access(Kind);
 
@@ -33,7 +33,7 @@ enum Kind {
     Tokens(Arc<RwLock<Arc<[Token]>>>),
 }
 
-/// One token. Only its hash is known.
+/// One token. Only its hash is stored.
 #[derive(Clone, Debug)]
 struct Token {
     name: Arc<str>,
@@ -47,7 +47,7 @@ struct Token {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Scope {
-    /// Look at locks and events.
+    /// Inspect and watch locks.
     Read,
     /// Acquire, renew and release locks.
     Lock,
@@ -56,35 +56,35 @@ pub(crate) enum Scope {
 }
 
 impl Access {
-    /// Everybody who can connect may do everything.
+    /// Every client that can connect may do everything.
     #[must_use]
     pub const fn open() -> Self {
         Self(Kind::Open)
     }
 
-    /// The same for programs of this machine. A web page can let its own domain name lead here, so
-    /// requests must name an IP address or `localhost` as their host.
+    /// The same for programs on this machine. A web page can point its own domain name at this
+    /// machine, so requests must have an IP address or `localhost` as their host.
     #[must_use]
     pub const fn local() -> Self {
         Self(Kind::Local)
     }
 
-    /// Only who has a token of this file.
+    /// Only clients with a token of this file.
     ///
     /// # Errors
     ///
-    /// [`TokenFileError`] says what is wrong with the file, and where.
+    /// [`TokenFileError`] describes what is wrong with the file, and where.
     pub fn tokens(path: &Path) -> Result<Self, TokenFileError> {
         let tokens = file::read(path)?;
         Ok(Self(Kind::Tokens(Arc::new(RwLock::new(tokens.into())))))
     }
 
-    /// Reads the file again. Tokens that are not there any more are not accepted any more. If the
-    /// file is broken, the tokens of before stay.
+    /// Reads the file again. Removed tokens are no longer accepted. If the file is invalid, the
+    /// previous tokens stay in force.
     ///
     /// # Errors
     ///
-    /// [`TokenFileError`] says what is wrong with the file, and where.
+    /// [`TokenFileError`] describes what is wrong with the file, and where.
     pub fn reload(&self, path: &Path) -> Result<(), TokenFileError> {
         if let Kind::Tokens(known) = &self.0 {
             let tokens = file::read(path)?;
@@ -93,7 +93,7 @@ impl Access {
         Ok(())
     }
 
-    /// True if requests need a token.
+    /// True if requests need no token.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         matches!(self.0, Kind::Open | Kind::Local)
@@ -112,7 +112,7 @@ impl Access {
         let value = headers.get(header::AUTHORIZATION).ok_or_else(missing)?;
         let token = value.to_str().ok().and_then(bearer).ok_or_else(missing)?;
         let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-        // All of them are compared, each in constant time: how long it takes tells nothing.
+        // All tokens are compared, each in constant time, so that the duration reveals nothing.
         let mut found = None;
         for token in known.iter() {
             if bool::from(token.hash.ct_eq(&hash)) {
@@ -139,7 +139,7 @@ impl Access {
     }
 }
 
-/// The host that a request names must be an IP address or `localhost`.
+/// The host of the request must be an IP address or `localhost`.
 fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     if host.is_none_or(is_local) {
@@ -149,8 +149,8 @@ fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(Code::Forbidden, detail))
 }
 
-/// Any web page can make a browser send requests to this machine. Where no token is needed, only
-/// pages of the service itself may.
+/// Any web page can make a browser send requests to this machine. If no token is needed, only pages
+/// of the service itself may.
 fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
@@ -177,13 +177,13 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) name: Arc<str>,
     prefix: Arc<str>,
     scopes: Vec<Scope>,
-    /// Of its token, if it needs one.
+    /// The hash of its token, if a token is needed.
     hash: Option<[u8; 32]>,
 }
 
@@ -211,7 +211,7 @@ impl Caller {
 
     /// Checks that the caller may do this at all.
     pub(crate) fn require_scope(&self, scope: Scope) -> Result<(), Problem> {
-        // Who may lock may also look.
+        // The scope `lock` includes `read`.
         let allows = |had: &Scope| match had {
             Scope::Admin => true,
             Scope::Lock => scope != Scope::Admin,

@@ -1,4 +1,4 @@
-//! A response that carries leases, and releases them if the response is not written.
+//! A response with leases, which are released if the response is not written.
 
 use std::{
     convert::Infallible,
@@ -13,7 +13,7 @@ use quorate::DetachedLease;
 
 use crate::{Service, lease_id};
 
-/// The body of a response with leases in it.
+/// The body of a response with leases.
 ///
 /// If the body is dropped before it is read, the client has disconnected, and the leases are
 /// released. Once the body is read, the connection decides.
@@ -41,7 +41,7 @@ impl Body for Delivery {
         if let Some(undo) = self.undo.take() {
             match &self.connection {
                 Some(connection) => *connection.lock() = Some(undo),
-                // Another server serves the router: reading the body is all that is known.
+                // The router runs in another server, which does not report what it has written.
                 None => undo.cancel(),
             }
         }
@@ -58,8 +58,8 @@ impl Body for Delivery {
     }
 }
 
-/// The response of a connection that carries leases and is not written yet. Every request of the
-/// connection has a clone in its extensions.
+/// The response with leases that a connection has not yet written. Every request of the connection
+/// has a clone in its extensions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unwritten(Arc<Mutex<Option<Undo>>>);
 
@@ -68,14 +68,15 @@ impl Unwritten {
         self.lock().is_some()
     }
 
-    /// The system has all bytes of the response: the client may get them, so it has the leases.
+    /// The kernel has accepted all bytes of the response: the client may receive them, so it keeps
+    /// the leases.
     pub(crate) fn written(&self) {
         if let Some(undo) = self.lock().take() {
             undo.cancel();
         }
     }
 
-    /// The client never gets the whole response: releases the leases.
+    /// The client cannot receive the whole response: releases the leases.
     pub(crate) fn failed(&self) {
         drop(self.lock().take());
     }
@@ -101,7 +102,7 @@ impl Undo {
         Self(Some(Leases { service, token, leases }))
     }
 
-    /// The leases stay, whatever becomes of the response.
+    /// Keeps the leases, even if the response is lost.
     pub(crate) const fn nothing() -> Self {
         Self(None)
     }
@@ -123,7 +124,7 @@ impl Drop for Undo {
 
 /// Releases leases in the background.
 pub(crate) fn release(service: &Service, leases: Vec<DetachedLease>) {
-    // Outside a runtime nothing can wait for the release: the leases expire.
+    // Without a runtime the leases cannot be released: they expire.
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     for lease in leases {
         let service = service.clone();

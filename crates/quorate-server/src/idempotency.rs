@@ -1,7 +1,7 @@
-//! Idempotency keys: a client that never got the answer sends the same request again.
+//! Idempotency keys: a client that did not get the response sends the same request again.
 //!
-//! The nodes store a hash of the key with the lease, so that any instance finds the lease of a
-//! repeated request. Instances remember nothing.
+//! The nodes store a hash of the key with the lease, so that any instance finds the lease for a
+//! repeated request. Instances store nothing.
 
 use axum::http::{HeaderMap, HeaderName};
 use quorate::LeaseTag;
@@ -12,7 +12,7 @@ use crate::{
     problem::{Code, Problem},
 };
 
-/// What marks the leases of a request and of its repetitions.
+/// The mark of the leases of a request and of its repetitions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Mark(LeaseTag);
 
@@ -42,7 +42,7 @@ impl Mark {
         }
         let mut hash = Sha256::new();
         for part in [caller.name.as_bytes(), name.as_bytes(), key] {
-            // With their lengths, so that no two lists of parts look the same.
+            // With their lengths, so that no two lists of parts give the same bytes.
             hash.update(part.len().to_be_bytes());
             hash.update(part);
         }
@@ -54,7 +54,7 @@ impl Mark {
         Ok(Some(Self(LeaseTag::new(bytes))))
     }
 
-    /// What its lease is tagged with.
+    /// The tag of the lease.
     pub(crate) const fn tag(self) -> LeaseTag {
         self.0
     }
@@ -72,7 +72,7 @@ impl Mark {
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const KEY_LEN_MAX: usize = 255;
 
-/// The first bytes of the tag are about the key, the rest about the request.
+/// The first bytes of the tag identify the key, the rest the request.
 const OF_KEY_LEN: usize = 16;
 
 #[cfg(test)]

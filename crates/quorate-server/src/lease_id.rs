@@ -8,9 +8,9 @@ use crate::problem::{Code, Problem};
 
 /// The id of a lease: an opaque text that fits into a URL.
 ///
-/// It holds the whole lease, so that instances need no memory of it. Its owner has 64 secret bits,
-/// which nobody can guess who knows other leases of the same instance. Everything else in it
-/// follows from the owner, which the nodes compare: there is nothing that a client could change.
+/// It contains the whole lease, so that instances need not store it. The owner id has 64 secret
+/// bits, which cannot be guessed from other leases of the same instance. The nodes compare the
+/// owner id, and everything else follows from it, so a client gains nothing by changing a lease id.
 pub(crate) fn encode(lease: &DetachedLease) -> String {
     URL_SAFE_NO_PAD.encode(lease.bound_to_owner().to_string())
 }
@@ -28,10 +28,11 @@ pub(crate) fn decode(id: &str) -> Result<DetachedLease, Problem> {
     })
 }
 
-/// What a lease counts as, however its id is spelled: a client may write a smaller fence into it.
+/// The key under which a lease is counted, regardless of the spelling of its id: a client may write
+/// a smaller fence into it.
 pub(crate) fn counted_as(lease: &DetachedLease) -> u64 {
     let text = lease.to_string();
-    // Everything but the fence, which is the third part.
+    // Everything except the fence, which is the third part.
     let parts = text.splitn(4, ':').enumerate().filter(|(at, _)| *at != 2);
     let hash = parts.fold(Sha256::new(), |hash, (_, part)| hash.chain_update(part));
     let first = hash.finalize().first_chunk().copied();

@@ -1,11 +1,10 @@
-//! Quorate's HTTP service: distributed locks for every language.
+//! Quorate's HTTP service: distributed locks for any language.
 //!
 //! [`router`] is the whole service as an [`axum::Router`], to be embedded anywhere. [`listen`]
-//! serves it with limits on connections and times, and with TLS. `quorate serve` is both.
+//! serves it with limits on connections and times, and with TLS. `quorate serve` combines both.
 //!
-//! Instances share nothing but the nodes. A lease that one instance has granted is renewed and
-//! released through any other, and an instance that is killed loses no lease that its client renews
-//! elsewhere.
+//! Instances share only the nodes. Any instance renews and releases the leases that another one has
+//! granted. If an instance is killed, no lease is lost that its client renews at another one.
 
 mod api;
 mod auth;

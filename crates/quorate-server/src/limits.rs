@@ -1,4 +1,4 @@
-//! What one token may use, so that it cannot take the service away from the others.
+//! Limits per token, so that one token cannot use up the service.
 
 use std::{
     collections::HashMap,
@@ -12,14 +12,15 @@ use crate::problem::{Code, Problem};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest wait for a lock in one request. Longer waits are cut to this. 60 s by default.
+    /// The longest wait for a lock in one request. Longer waits are shortened to this. 60 s by
+    /// default.
     pub wait_max: Duration,
     /// How many requests of one token may wait at the same time. 10,000 by default.
     pub waits_max: usize,
-    /// How many leases one token may have by this instance. 100,000 by default.
+    /// How many leases one token may hold through this instance. 100,000 by default.
     pub leases_max: usize,
-    /// How many requests one token may send in a second, on average. 10,000 by default; zero is
-    /// without limit.
+    /// How many requests one token may send per second, on average. 10,000 by default; zero is
+    /// unlimited.
     pub requests_per_second: u32,
     /// How long the body of a request may take to arrive. 10 s by default.
     pub body_time_max: Duration,
@@ -37,8 +38,8 @@ impl Default for Limits {
     }
 }
 
-/// How fast each token sends requests: a bucket that fills at the rate and holds what a second
-/// allows.
+/// The request rate of each token: a bucket that fills at the limit and holds the requests of one
+/// second.
 #[derive(Debug)]
 pub(crate) struct Rates {
     per_second: u32,
@@ -83,8 +84,8 @@ impl Rates {
     }
 }
 
-/// Which leases each token has by this instance. A lease that another instance releases counts
-/// until its ttl is over.
+/// The leases that each token holds through this instance. A lease that another instance releases
+/// counts until its ttl has passed.
 #[derive(Debug)]
 pub(crate) struct Quotas {
     leases_max: usize,
@@ -95,9 +96,9 @@ pub(crate) struct Quotas {
 #[derive(Debug, Default)]
 struct Usage {
     waits: usize,
-    /// By what each counts as, until when each may last.
+    /// The latest end of each lease, by the key under which it is counted.
     leases: HashMap<u64, Instant>,
-    /// How many there were when those that had ended were last removed.
+    /// The number of leases after ended leases were last removed.
     pruned_len: usize,
 }
 
@@ -112,7 +113,7 @@ impl Quotas {
         self.wait_for(token, 1)
     }
 
-    /// As [`wait`](Self::wait), for so many locks at once.
+    /// As [`wait`](Self::wait), for this many locks.
     pub(crate) fn wait_for(&self, token: &Arc<str>, locks: usize) -> Result<Wait<'_>, Problem> {
         let now = Instant::now();
         let mut tokens = self.lock();
@@ -134,20 +135,21 @@ impl Quotas {
         Ok(Wait { quotas: self, token: token.clone() })
     }
 
-    /// The token has this lease, at the longest for `ttl` from now.
+    /// The token holds this lease, for at most `ttl` from now.
     pub(crate) fn hold(&self, token: &Arc<str>, lease: u64, ttl: Duration) {
         let now = Instant::now();
         let mut tokens = self.lock();
         let usage = tokens.entry(token.clone()).or_default();
         usage.leases.insert(lease, now + ttl);
-        // A token may renew leases that it has by other instances: only their ends bound them.
+        // A token may renew leases that other instances have granted: only their ends limit their
+        // number.
         if usage.leases.len() >= usage.pruned_len.saturating_mul(2).max(PRUNED_LEN_MIN) {
             usage.leases.retain(|_, until| *until > now);
             usage.pruned_len = usage.leases.len();
         }
     }
 
-    /// The token does not have this lease any more.
+    /// The token no longer holds this lease.
     pub(crate) fn release(&self, token: &Arc<str>, lease: u64) {
         if let Some(usage) = self.lock().get_mut(token) {
             usage.leases.remove(&lease);
@@ -174,7 +176,7 @@ impl Drop for Wait<'_> {
     }
 }
 
-/// So few leases need no room that is worth the work of looking for those that have ended.
+/// Below this number, removing ended leases is not worth the work.
 const PRUNED_LEN_MIN: usize = 64;
 
 const RETRY_LEASES: Duration = Duration::from_secs(1);
@@ -184,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_gets_its_rate_and_no_more() {
+    fn token_gets_its_rate_and_no_more() {
         let (rates, start) = (Rates::new(10), Instant::now());
         let token: Arc<str> = "ci".into();
         let count = |now| (0..100).filter(|_| rates.take_at(&token, now).is_ok()).count();

@@ -1,4 +1,4 @@
-//! Serving connections: how many, how slow they may be, and TLS.
+//! Serves connections, with limits on their number and slowness, and with TLS.
 
 mod stream;
 mod tls;
@@ -24,14 +24,12 @@ use crate::delivery::Unwritten;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// How many connections there may be at the same time. More are turned away. 20,000 by
-    /// default.
+    /// The maximum number of open connections. Further ones are rejected. 20,000 by default.
     pub connections_max: usize,
-    /// How long a connection may take for the head of its next request, for its TLS handshake, or
-    /// to read more of a response.
-    /// 30 s by default.
+    /// The time for the head of the next request, for a TLS handshake, or for reading more of a
+    /// response. 30 s by default.
     pub head_time_max: Duration,
-    /// Serves HTTPS.
+    /// Serves HTTPS with this certificate.
     pub tls: Option<Tls>,
 }
 
@@ -41,8 +39,8 @@ impl Default for Options {
     }
 }
 
-/// Serves all connections until `end` completes. Then the connections that there are may finish
-/// their requests within `grace`. Meanwhile new ones are accepted, for one request each.
+/// Serves all connections until `end` completes. Then open connections may finish their requests
+/// within `grace`. Meanwhile new connections are accepted, for one request each.
 pub async fn serve(
     listener: TcpListener,
     app: Router,
@@ -59,14 +57,14 @@ pub async fn serve(
         () = server.accept_all(&listener) => {}
     }
     is_ending.send_replace(true);
-    // Connections that come later do not keep the instance from ending, but get their answers.
+    // Later connections do not delay the shutdown, but are answered.
     let late_is_ending = watch::Sender::new(false);
     let late = Server { keeps_alive: false, is_ending: late_is_ending.subscribe(), ..server };
-    // What is left of it would keep the end of all connections from being seen.
+    // A remaining clone would hide the end of all connections.
     drop(server.is_ending);
     let finish = async {
         tokio::select! {
-            // Every connection has a receiver.
+            // Every connection holds a receiver.
             () = is_ending.closed() => {}
             () = late.accept_all(&listener) => {}
         }
@@ -89,9 +87,9 @@ struct Server {
 
 impl Server {
     async fn accept_all(&self, listener: &TcpListener) {
-        let room_outside = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
+        let rejections = Arc::new(Semaphore::new(REJECTIONS_MAX));
         loop {
-            // A process that has too many files open gets none for a moment.
+            // The process has too many open files: wait for a moment.
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
@@ -99,17 +97,17 @@ impl Server {
             if let Ok(permit) = self.room.clone().try_acquire_owned() {
                 tokio::spawn(self.clone().serve(stream, permit));
             } else if self.options.tls.is_none()
-                && let Ok(permit) = room_outside.clone().try_acquire_owned()
+                && let Ok(permit) = rejections.clone().try_acquire_owned()
             {
-                tokio::spawn(turn_away(stream, permit));
+                tokio::spawn(reject(stream, permit));
             }
-            // Otherwise the connection is closed without a word: a handshake costs more than the
-            // answer is worth, and the answers must not need more files than there are.
+            // Otherwise the connection is closed without a response: a TLS handshake costs too
+            // much, and responses must not need more files than are reserved.
         }
     }
 
     async fn serve(self, stream: TcpStream, _permit: OwnedSemaphorePermit) {
-        // Small answers must not wait for more.
+        // Small responses must be sent immediately.
         let _ = stream.set_nodelay(true);
         let stream = Stream::new(stream, self.options.head_time_max);
         let unwritten = stream.unwritten();
@@ -117,7 +115,8 @@ impl Server {
             None => self.serve_stream(stream, unwritten).await,
             Some(tls) => {
                 let handshake = tls.acceptor().accept(stream);
-                // Whoever speaks no TLS, or too slowly, or has no certificate, is not told why.
+                // A client without TLS, with a slow handshake, or without a certificate gets no
+                // explanation.
                 if let Ok(Ok(stream)) = timeout(self.options.head_time_max, handshake).await {
                     self.serve_stream(stream, unwritten).await;
                 }
@@ -155,15 +154,15 @@ impl Server {
                 poll_fn(|cx| connection.poll_without_shutdown(cx)).await
             }
         };
-        // A client that breaks off, or is too slow, is nothing to report and gets no more time.
+        // A client that disconnects or is too slow is not reported, and gets no more time.
         if !ended.is_err_and(|error| error.is_timeout()) {
             linger(connection.into_parts().io.into_inner()).await;
         }
     }
 }
 
-/// There are too many connections.
-async fn turn_away(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
+/// Rejects a connection because there are too many.
+async fn reject(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
     let body = concat!(
         r#"{"type":"urn:quorate:problem:too_many","title":"too many requests","status":503,"#,
         r#""code":"too_many","detail":"this instance has too many connections","#,
@@ -179,8 +178,8 @@ async fn turn_away(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
     }
 }
 
-/// Closes a connection so that the client gets the last response: a system that closes a socket
-/// with unread data resets the connection, and the client may lose what it has not read yet.
+/// Closes a connection so that the client gets the last response: closing a socket with unread data
+/// resets the connection, and the client may lose a response that it has not read yet.
 async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let discard = async {
         stream.shutdown().await?;
@@ -189,7 +188,7 @@ async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let _ = timeout(LINGER_MAX, discard).await;
 }
 
-/// The body types that a router is served with.
+/// Checks the body types that a router is served with.
 const _: fn() = || {
     fn is_served<S: tower::Service<Request<Incoming>>>() {}
     is_served::<Router>();
@@ -199,9 +198,9 @@ const HEADERS_MAX: usize = 64;
 const HEAD_LEN_MAX: usize = 16 * 1_024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Connections that get an answer although there are too many.
-const TURNED_AWAY_MAX: usize = 64;
+/// How many connections beyond the limit get a response.
+const REJECTIONS_MAX: usize = 64;
 
-/// For how long, and how much, a connection is read after its last response.
+/// How long, and how much, a connection is read after its last response.
 const LINGER_MAX: Duration = Duration::from_secs(1);
 const LINGER_LEN_MAX: u64 = 16 * 1_024 * 1_024;

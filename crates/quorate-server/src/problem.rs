@@ -29,12 +29,12 @@ pub(crate) struct ProblemDetails {
     status: u16,
     /// Which problem it is. Codes never change their meaning.
     code: Code,
-    /// What exactly went wrong, and what to do.
+    /// The exact cause, and what to do.
     detail: String,
-    /// Who holds the lock, if that is the problem and the nodes know it.
+    /// The holder of the lock, if that is the problem and the nodes report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<HolderInfo>,
-    /// What each node said, if that is the problem.
+    /// The answer of each node, if that is the problem.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     nodes: Vec<NodeInfo>,
     /// When to try again. The header `Retry-After` has the same in whole seconds.
@@ -42,22 +42,22 @@ pub(crate) struct ProblemDetails {
     retry_after_ms: Option<u64>,
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct HolderInfo {
-    /// The owner as it called itself, or program, host and process of a library client.
+    /// The owner from its request, or program, host and process of a library client.
     owner: String,
     /// When the lock expires unless the holder renews it.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_in_ms: Option<u64>,
 }
 
-/// What one node said.
+/// The answer of one node.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct NodeInfo {
-    /// The node's address, without password.
+    /// The address of the node, without password.
     node: String,
-    /// Its answer, or what is wrong with it.
+    /// Its answer, or its error.
     answer: String,
 }
 
@@ -65,15 +65,15 @@ pub(crate) struct NodeInfo {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
-    /// The body, a parameter or a header makes no sense.
+    /// The body, a parameter or a header is invalid.
     InvalidRequest,
-    /// The name cannot be a lock's.
+    /// The name is not a valid lock name.
     InvalidName,
     /// The ttl, the wait or the permits are out of bounds.
     OutOfBounds,
     /// The lease id is not one of this service.
     InvalidLease,
-    /// The lease is not a write lease: a reader or an entry of a reentrant lock has it.
+    /// The lease is not a write lease: it is a read lease or an entry of a reentrant lock.
     NotAWriteLease,
     /// The request has no valid token.
     Unauthorized,
@@ -101,7 +101,7 @@ pub enum Code {
     Internal,
     /// Too few nodes answered to decide.
     NoQuorum,
-    /// This instance shuts down: another one serves the request.
+    /// This instance is shutting down: send the request to another one.
     ShuttingDown,
 }
 
@@ -153,7 +153,7 @@ impl Code {
         }
     }
 
-    /// As it stands in the body and in metrics.
+    /// The code as text, in the body and in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -181,7 +181,7 @@ impl Code {
 }
 
 impl Problem {
-    /// A problem with its code and what exactly went wrong.
+    /// A problem with its code and its exact cause.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self(Box::new(ProblemDetails {
@@ -216,7 +216,7 @@ impl Problem {
         problem.retry_after(after)
     }
 
-    /// This instance shuts down.
+    /// This instance is shutting down.
     #[must_use]
     pub fn shutting_down() -> Self {
         let detail = "this instance is shutting down: send the request again, to another one";
@@ -321,7 +321,7 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 
 const MEDIA_TYPE: &str = "application/problem+json";
 
-/// A lock that is held may be free any moment: a client that does not wait in the queue polls.
+/// A held lock may be released at any moment: a client that does not wait in the queue polls.
 const RETRY_HELD: Duration = Duration::from_secs(1);
 
 const RETRY_QUORUM: Duration = Duration::from_secs(1);

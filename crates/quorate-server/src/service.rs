@@ -17,7 +17,7 @@ use crate::{
 
 /// One instance of the service. Clones are the same instance.
 ///
-/// It remembers nothing that another instance would need: a lease is in its id, and on the nodes.
+/// It has no state that another instance would need: a lease is in its id, and on the nodes.
 #[derive(Clone, Debug)]
 pub struct Service(Arc<Inner>);
 
@@ -33,24 +33,24 @@ struct Inner {
 }
 
 impl Service {
-    /// Locks with this client, for those whom `access` allows.
+    /// A service that locks with this client, for the clients that `access` allows.
     #[must_use]
     pub fn new(client: Client, access: Access, limits: Limits) -> Self {
         let (rates, quotas) = (Rates::new(limits.requests_per_second), Quotas::new(&limits));
         let is_draining = watch::Sender::new(false);
-        // Ids of events are compared, and nothing else is done with them.
+        // Ids of events are only compared.
         let epoch = format!("{:x}", RandomState::new().hash_one("epoch"));
         let watch = Arc::new(Watch::new(epoch));
         Self(Arc::new(Inner { client, access, limits, rates, quotas, is_draining, watch }))
     }
 
-    /// Sends waiting requests elsewhere and takes no new locks. Leases are renewed and released
-    /// until the instance ends; none of them is given back by that.
+    /// Answers waiting and new acquire requests with `shutting_down`. Leases are renewed and
+    /// released until the instance ends; none is released by the shutdown.
     pub fn drain(&self) {
         self.0.is_draining.send_replace(true);
     }
 
-    /// True if a majority of the nodes votes, and the instance does not drain.
+    /// True if a majority of the nodes votes, and the instance is not draining.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let nodes = self.0.client.node_status();
@@ -86,7 +86,7 @@ impl Service {
         *self.0.is_draining.borrow()
     }
 
-    /// Fails if the instance drains.
+    /// Fails if the instance is draining.
     pub(crate) fn check_open(&self) -> Result<(), Problem> {
         if self.is_draining() { Err(Problem::shutting_down()) } else { Ok(()) }
     }
@@ -94,7 +94,7 @@ impl Service {
     /// Waits until the instance drains.
     pub(crate) async fn drained(&self) {
         let mut is_draining = self.0.is_draining.subscribe();
-        // The sender lives as long as we do.
+        // The sender exists as long as this service.
         let _ = is_draining.wait_for(|is_draining| *is_draining).await;
     }
 }

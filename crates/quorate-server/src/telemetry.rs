@@ -23,7 +23,7 @@ pub(crate) async fn measure(request: Request, next: Next) -> Response {
     response
 }
 
-/// A request that is being served. A client that goes away ends it.
+/// A request in progress. It ends when the client disconnects.
 struct Open;
 
 impl Open {

@@ -1,4 +1,4 @@
-//! What happens to locks, for those who watch: one look at the nodes serves all of them.
+//! Changes of locks, for watchers: one poll of the nodes serves all of them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -13,21 +13,21 @@ use utoipa::ToSchema;
 
 use crate::api::Lock;
 
-/// Something that happened to a lock.
+/// A change of a lock.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Change {
-    /// Somebody holds it, or somebody else does.
+    /// The lock has another holder.
     Held {
         /// What the nodes know.
         lock: Lock,
     },
-    /// The number of those who wait has changed.
+    /// The number of waiters has changed.
     Waiting {
         /// What the nodes know.
         lock: Lock,
     },
-    /// Nobody holds it or waits for it.
+    /// The lock has neither a holder nor waiters.
     Free {
         /// Its name.
         name: String,
@@ -58,20 +58,20 @@ pub(crate) struct Numbered {
     pub(crate) change: Arc<Change>,
 }
 
-/// Looks at all locks from time to time while somebody watches.
+/// Polls all locks while there are watchers.
 #[derive(Debug)]
 pub(crate) struct Watch {
     state: Mutex<State>,
-    /// Tells the events of this instance from those of others.
+    /// Distinguishes the events of this instance from those of others.
     epoch: String,
-    /// Told after every look.
+    /// Notified after every poll.
     known: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     known: BTreeMap<String, Lock>,
-    /// Set once the nodes have told.
+    /// Set once the nodes have answered.
     is_known: bool,
     log: VecDeque<Numbered>,
     next: u64,
@@ -79,13 +79,13 @@ struct State {
     sender: broadcast::Sender<Numbered>,
 }
 
-/// What a watcher gets first.
+/// What a new watcher gets first.
 pub(crate) struct Start {
-    /// All locks, unless the watcher goes on where it was.
+    /// All locks, unless the watcher resumes.
     pub(crate) snapshot: Option<Vec<Lock>>,
-    /// What it has missed.
+    /// The changes that it missed.
     pub(crate) missed: Vec<Numbered>,
-    /// The number of the last change that the snapshot has in it.
+    /// The number of the last change that the snapshot includes.
     pub(crate) number: u64,
     pub(crate) changes: broadcast::Receiver<Numbered>,
 }
@@ -109,7 +109,7 @@ impl Watch {
         format!("{}-{number}", self.epoch)
     }
 
-    /// Begins to watch locks with this prefix, or goes on after the change with this id.
+    /// Starts to watch locks with this prefix, or resumes after the change with this id.
     pub(crate) async fn start(
         self: &Arc<Self>,
         client: &Client,
@@ -122,11 +122,11 @@ impl Watch {
             if self.lock().is_known {
                 break;
             }
-            // The first look at the nodes is under way.
+            // The first poll is in progress.
             is_known.await;
         }
         let state = self.lock();
-        // What has come in the meantime is in the snapshot.
+        // The snapshot includes the changes up to now.
         drop(changes);
         let changes = state.sender.subscribe();
         let number = state.next.saturating_sub(1);
@@ -158,11 +158,11 @@ impl Watch {
     async fn look_all_the_time(self: Arc<Self>, client: Client) {
         loop {
             let started = Instant::now();
-            if let Ok(seen) = look(&client).await {
+            if let Ok(seen) = poll(&client).await {
                 self.learn(seen);
             }
-            // Locks that are many, or nodes that are slow, are not looked at all the time.
-            let pause = LOOK_EVERY.max(started.elapsed() * PAUSE_SHARE);
+            // Many locks or slow nodes must not be polled all the time.
+            let pause = POLL_EVERY.max(started.elapsed() * PAUSE_SHARE);
             tokio::time::sleep(pause).await;
             let mut state = self.lock();
             if state.sender.receiver_count() == 0 {
@@ -189,7 +189,7 @@ impl Watch {
             state.known.keys().filter(|name| !fresh.contains_key(*name)).cloned().collect();
         match is_all {
             true => changes.extend(gone.into_iter().map(|name| Change::Free { name })),
-            // Locks that were not seen may still be held.
+            // Locks that were not listed may still be held.
             false => {
                 let unseen = gone.into_iter().filter_map(|name| state.known.remove_entry(&name));
                 fresh.extend(unseen.take(LOCKS_MAX));
@@ -204,7 +204,7 @@ impl Watch {
             if state.log.len() > LOG_MAX {
                 state.log.pop_front();
             }
-            // Nobody may be there any more.
+            // The watcher may be gone.
             let _ = state.sender.send(numbered);
         }
         drop(state);
@@ -216,14 +216,14 @@ impl Watch {
     }
 }
 
-/// The locks that the nodes have.
+/// The locks on the nodes.
 struct Seen {
     locks: BTreeMap<String, Lock>,
-    /// False if there are too many, or too few nodes answered.
+    /// False if there are too many locks, or too few nodes answered.
     is_all: bool,
 }
 
-async fn look(client: &Client) -> Result<Seen, InspectError> {
+async fn poll(client: &Client) -> Result<Seen, InspectError> {
     let mut seen = Seen { locks: BTreeMap::new(), is_all: true };
     let mut cursor = None;
     loop {
@@ -240,19 +240,19 @@ async fn look(client: &Client) -> Result<Seen, InspectError> {
     }
 }
 
-/// How often the nodes are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often the nodes are polled.
+const POLL_EVERY: Duration = Duration::from_millis(250);
 
-/// Looking takes at most one part in so many of the time.
+/// The pause after a poll is at least this many times its duration.
 const PAUSE_SHARE: u32 = 10;
 
-/// About this many locks are watched. If there are more, changes of some are not seen.
+/// About this many locks are watched. With more, changes of some are missed.
 const LOCKS_MAX: usize = 10_000;
 
 const PAGE_LEN: usize = 500;
 
-/// So many changes can be missed and got again.
+/// A watcher can miss this many changes and still resume.
 const LOG_MAX: usize = 10_000;
 
-/// So many changes may wait for a slow watcher before it begins anew.
+/// This many changes may be pending for a slow watcher before it gets a snapshot.
 const BACKLOG_MAX: usize = 1_024;

@@ -1,9 +1,11 @@
-//! The process between us and the command. It kills the command and all that descends from it if
-//! we are killed, or are stopped for so long that the lock can be another's; and we do so if it is
-//! killed: no single kill lets them go on without the lock. It never stops by itself.
+//! The process between quorate and the command. It kills the command and all its descendants if
+//! quorate is killed, or is stopped for so long that another owner can acquire the lock. If the
+//! guardian is killed, quorate kills them. So no single kill lets them run on without the lock. The
+//! guardian is never stopped by job control.
 //!
-//! It is this same program, started with a first argument that is no verb. The command itself is
-//! started by a third one, which becomes the command: the kernel kills it with the guardian.
+//! The guardian is this program, started with a first argument that is no subcommand. It starts a
+//! third process, which executes the command; the kernel kills that process together with the
+//! guardian.
 
 use std::{
     env::{self, ArgsOs},
@@ -22,94 +24,97 @@ use nix::sys::{
 use rustix::process::{self, Pid, Signal, WaitOptions, WaitStatus};
 
 use super::{
-    leash::{Collar, News},
-    spawn::Start,
+    deadline_channel::{CommandEvent, GuardianEnd},
+    spawn::ProcessGroup,
     terminal::Terminal,
     tree::{Reaped, Tree},
 };
 use crate::{
     exit::{BY_SIGNAL, NOT_EXECUTABLE, NOT_FOUND, SOFTWARE},
-    voice::Voice,
+    reporter::Reporter,
 };
 
-/// The first argument of the guardian. The second one of both says how messages are written.
+/// The first argument of the guardian. Its second argument, like that of [`COMMAND`], is the format
+/// of messages.
 pub(crate) const GUARDIAN: &str = "__guardian";
 
-/// The first argument of what becomes the command.
+/// The first argument of the process that becomes the command.
 pub(crate) const COMMAND: &str = "__command";
 
-/// Does what this process was started for, if it is not for a person.
-pub(crate) fn play_part() -> Option<ExitCode> {
+/// Runs as the guardian or as the process that becomes the command, if this process was started as
+/// one.
+pub(crate) fn run_internal_role() -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
-    let part = args.next()?;
-    let part: fn(_, &Voice) -> io::Result<u8> = match part.to_str()? {
+    let role = args.next()?;
+    let role: fn(_, &Reporter) -> io::Result<u8> = match role.to_str()? {
         GUARDIAN => guard,
         COMMAND => become_command,
         _ => return None,
     };
-    let voice = Voice::of_form(&args.next().unwrap_or_default());
-    Some(match part(args, &voice) {
+    let reporter = Reporter::from_format_name(&args.next().unwrap_or_default());
+    Some(match role(args, &reporter) {
         Ok(code) => code.into(),
         Err(error) => {
-            voice.error(&format!("the command was not started: {error}"));
+            reporter.error(&format!("cannot start the command: {error}"));
             SOFTWARE.into()
         }
     })
 }
 
-/// Starts the command, and ends with its status. `args`: the pid of its parent, how to start, the
-/// command.
-fn guard(mut args: Skip<ArgsOs>, voice: &Voice) -> io::Result<u8> {
-    let (parent, start) = (next_pid(&mut args)?, Start::parse(&args.next().unwrap_or_default()));
+/// Starts the command, and ends with its status. `args`: the pid of the parent, the process group,
+/// the command.
+fn guard(mut args: Skip<ArgsOs>, reporter: &Reporter) -> io::Result<u8> {
+    let (parent, group) =
+        (next_pid(&mut args)?, ProcessGroup::parse(&args.next().unwrap_or_default()));
     let signals = catch_signals()?;
-    let (collar, input) = Collar::take()?;
-    let tree = Tree::own()?;
+    let (channel, input) = GuardianEnd::from_stdin()?;
+    let tree = Tree::of_this_process()?;
     process::set_child_subreaper(Some(process::getpid()))?;
-    // Wakes us also if somebody has stopped us.
+    // Also wakes the guardian if a signal has stopped it.
     process::set_parent_process_death_signal(Some(Signal::CONT))?;
-    if process::getppid() != Some(parent) || !collar.may_run() {
-        return Err(io::Error::other("the lock was over before"));
+    if process::getppid() != Some(parent) || !channel.may_run() {
+        return Err(io::Error::other("the lock expired before it started"));
     }
-    if start == Start::InFront
+    if group == ProcessGroup::Foreground
         && let Some(terminal) = Terminal::reachable()
     {
         terminal.give_to(process::getpid());
     }
     let own = process::getpid().as_raw_nonzero().to_string();
     let mut program = this_program();
-    program.args([COMMAND, voice.form(), &own]).args(args);
+    program.args([COMMAND, reporter.format_name(), &own]).args(args);
     let started = program.stdin(input).spawn()?;
     let command = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
     let command = command.ok_or(io::ErrorKind::InvalidData)?;
-    // What was sent to the group before the command was in it.
+    // Forward the signals that were sent to the group before the command joined it.
     while let Ok(Some(early)) = signals.read_signal() {
-        pass_on(command, early.ssi_signo);
+        forward(command, early.ssi_signo);
     }
-    let mut ended = None;
+    let mut exit_code = None;
     loop {
-        // First, since the command may have ended already.
-        let (news, is_gone) = reap(&tree, command);
-        ended = news.iter().fold(ended, |ended, news| match news {
-            News::Ended(code) => Some(*code),
-            News::Stopped(_) | News::Gone => ended,
+        // Reap before waiting: the command may have ended already.
+        let (events, is_gone) = reap(&tree, command);
+        exit_code = events.iter().fold(exit_code, |exit_code, event| match event {
+            CommandEvent::Ended(code) => Some(*code),
+            CommandEvent::Stopped(_) | CommandEvent::Gone => exit_code,
         });
-        collar.tell(&news);
+        channel.send(&events);
         if is_gone {
-            return Ok(ended.unwrap_or(SOFTWARE));
+            return Ok(exit_code.unwrap_or(SOFTWARE));
         }
-        let may_run = collar.wait(signals.as_fd());
-        // Which one it was does not matter.
+        let may_run = channel.wait(signals.as_fd());
+        // Any signal leads to the same checks.
         while let Ok(Some(_)) = signals.read_signal() {}
         if !may_run || process::getppid() != Some(parent) {
-            kill(&tree, &collar, parent);
+            kill(&tree, &channel, parent);
             return Ok(BY_SIGNAL + 9);
         }
     }
 }
 
-/// Kills all of the command until none of it is left; without anybody who would be told, for a long
-/// time only.
-fn kill(tree: &Tree, collar: &Collar, parent: Pid) {
+/// Kills all processes of the command, repeatedly, until none is left. If quorate is gone too,
+/// gives up after [`KILL_TIMEOUT`].
+fn kill(tree: &Tree, channel: &GuardianEnd, parent: Pid) {
     let reap = || {
         loop {
             match tree.reap(WaitOptions::empty()) {
@@ -120,8 +125,8 @@ fn kill(tree: &Tree, collar: &Collar, parent: Pid) {
         }
     };
     loop {
-        if tree.kill_own(KILL_BOUND, reap) == 0 {
-            return collar.tell(&[News::Gone]);
+        if tree.kill_all_within(KILL_TIMEOUT, reap) == 0 {
+            return channel.send(&[CommandEvent::Gone]);
         }
         if process::getppid() != Some(parent) {
             return;
@@ -129,68 +134,69 @@ fn kill(tree: &Tree, collar: &Collar, parent: Pid) {
     }
 }
 
-fn pass_on(command: Pid, number: u32) {
+fn forward(command: Pid, number: u32) {
     let signal = i32::try_from(number).ok().and_then(Signal::from_named_raw);
     if let Some(signal) = signal.filter(|signal| *signal != Signal::CHILD) {
-        // It may be gone.
+        // The command may have ended.
         let _ = process::kill_process(command, signal);
     }
 }
 
-/// Takes in what has ended. Returns what is news, and whether nothing is left.
-fn reap(tree: &Tree, command: Pid) -> (Vec<News>, bool) {
-    let mut news = Vec::new();
+/// Reaps ended children. Returns the events of the command, and whether all processes have ended.
+fn reap(tree: &Tree, command: Pid) -> (Vec<CommandEvent>, bool) {
+    let mut events = Vec::new();
     loop {
         match tree.reap(WaitOptions::UNTRACED) {
             Some(Reaped::One(pid, status)) if pid == command => {
                 let stopped = status.stopping_signal().and_then(|signal| u8::try_from(signal).ok());
-                let ended = code(status).map(News::Ended);
-                news.extend(ended.or_else(|| stopped.map(News::Stopped)));
+                let ended = exit_code(status).map(CommandEvent::Ended);
+                events.extend(ended.or_else(|| stopped.map(CommandEvent::Stopped)));
             }
             Some(Reaped::One(..)) => {}
-            Some(Reaped::NoneYet) => return (news, false),
+            Some(Reaped::NoneYet) => return (events, false),
             None => {
-                news.push(News::Gone);
-                return (news, true);
+                events.push(CommandEvent::Gone);
+                return (events, true);
             }
         }
     }
 }
 
-/// The exit code that tells how a process ended; `None` if it did not.
-pub(super) fn code(status: WaitStatus) -> Option<u8> {
+/// The exit code for the status of a process; `None` if it has not ended.
+pub(super) fn exit_code(status: WaitStatus) -> Option<u8> {
     let number = |raw: i32| u8::try_from(raw).unwrap_or(u8::MAX);
     let by_signal = |raw| BY_SIGNAL.saturating_add(number(raw));
     status.exit_status().map(number).or_else(|| status.terminating_signal().map(by_signal))
 }
 
-/// Becomes the command. `args`: the pid of the guardian, the command.
-fn become_command(mut args: Skip<ArgsOs>, voice: &Voice) -> io::Result<u8> {
+/// Executes the command. `args`: the pid of the guardian, the command.
+fn become_command(mut args: Skip<ArgsOs>, reporter: &Reporter) -> io::Result<u8> {
     let guardian = next_pid(&mut args)?;
     let program = args.next().ok_or(io::ErrorKind::InvalidInput)?;
-    // Survives the change of the program. A guardian that is gone already is noticed below.
+    // Stays set when the program is executed. If the guardian is already gone, the next check finds
+    // out.
     process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if process::getppid() != Some(guardian) {
         return Err(io::Error::other("its guardian is gone"));
     }
-    // What the guardian has blocked would stay so in the command.
+    // The command must not inherit the signal mask of the guardian.
     SigSet::all().thread_unblock()?;
     let error = Command::new(&program).args(args).exec();
     match program.is_empty() {
-        true => voice.error("cannot run a command whose name is empty"),
-        false => voice.error(&format!("cannot run {}: {error}", program.to_string_lossy())),
+        true => reporter.error("cannot run the command: its name is empty"),
+        false => reporter.error(&format!("cannot run {}: {error}", program.to_string_lossy())),
     }
     Ok(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
 }
 
-/// This very program, also if its file was replaced meanwhile.
+/// This program, even if its file has been replaced since.
 pub(super) fn this_program() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("quorate");
     command
 }
 
-/// Signals of the group are for the command; we only notice them.
+/// Signals to the process group are meant for the command: the guardian only wakes up.
 fn catch_signals() -> nix::Result<SignalFd> {
     use signal::Signal as S;
     let mut set = SigSet::empty();
@@ -219,5 +225,5 @@ fn next_pid(args: &mut impl Iterator<Item = OsString>) -> io::Result<Pid> {
     number.and_then(Pid::from_raw).ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// For how long processes are killed that do not die.
-const KILL_BOUND: Duration = Duration::from_secs(60);
+/// How long to keep killing processes that do not end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(60);

@@ -13,241 +13,249 @@ use quorate::{
 
 use super::{
     nested,
-    waiting::Watch,
-    want::{How, Want},
+    request::{Mode, Request},
+    wait_status::WaitStatus,
 };
 use crate::{
-    exit::{BUSY, Failure, UNAVAILABLE, silence},
-    look::{beginning, holders},
+    exit::{BUSY, Failure, UNAVAILABLE, quorum_failure_code},
+    inspect::{holders, truncated},
+    reporter::Reporter,
     time,
-    voice::Voice,
 };
 
 /// Acquires one lock or one permit. See [`lock_each`].
 pub(crate) async fn lock(
     client: &Client,
-    want: &Want<'_>,
+    request: &Request<'_>,
     ttl: Duration,
     left: Option<Duration>,
-    voice: &Voice,
+    reporter: &Reporter,
 ) -> Result<Guard, Failure> {
-    let mut guards = lock_each(client, want, ttl, left, voice).await?;
-    Ok(guards.pop().expect("one is wanted"))
+    let mut guards = lock_each(client, request, ttl, left, reporter).await?;
+    Ok(guards.pop().expect("one was requested"))
 }
 
-/// Acquires it, within `left` if that is given, and reports the progress. Several permits are
-/// several guards, ordered by number.
+/// Acquires the request, within `left` if that is given, and reports the progress. Several permits
+/// are several guards, ordered by number.
 pub(super) async fn lock_each(
     client: &Client,
-    want: &Want<'_>,
+    request: &Request<'_>,
     ttl: Duration,
     left: Option<Duration>,
-    voice: &Voice,
+    reporter: &Reporter,
 ) -> Result<Vec<Guard>, Failure> {
-    let (started, watch) = (Instant::now(), Watch::default());
-    nested::check(client, want).await?;
+    let (started, status) = (Instant::now(), WaitStatus::default());
+    nested::check(client, request).await?;
     let guards = tokio::select! {
         biased;
-        guards = lock_silently(client, want, ttl, left) => guards,
-        never = watch.tell(client, std::slice::from_ref(want), voice) => match never {},
+        guards = lock_quietly(client, request, ttl, left) => guards,
+        never = status.report(client, std::slice::from_ref(request), reporter) => match never {},
     };
-    voice.status("");
-    let guards = guards.map_err(|failure| named(want.name, failure))?;
+    reporter.status("");
+    let guards = guards.map_err(|failure| with_name(request.name, failure))?;
     let waited = time::shown(started.elapsed());
     let fence = match &guards[..] {
         [guard] => guard.fence().map(|fence| format!(" with fence {fence}")),
-        _ => None, // Each has its own.
+        // Each permit has its own fence.
+        _ => None,
     };
     let fence = fence.unwrap_or_default();
-    let was_held = watch.holder().map(|who| format!("; was held by {who}"));
+    let was_held = status.holder().map(|who| format!("; was held by {who}"));
     let was_held = was_held.unwrap_or_default();
-    let what = acquired(want, &guards);
-    voice.detail(&format!("acquired {what}{fence} after {waited}{was_held}"));
+    let what = acquired(request, &guards);
+    reporter.detail(&format!("acquired {what}{fence} after {waited}{was_held}"));
     Ok(guards)
 }
 
-pub(crate) fn named(name: &str, failure: Failure) -> Failure {
+pub(crate) fn with_name(name: &str, failure: Failure) -> Failure {
     Failure { text: format!("{name:?}: {}", failure.text), ..failure }
 }
 
-fn acquired(want: &Want<'_>, guards: &[Guard]) -> String {
-    let name = want.name;
-    let numbers = guards.iter().filter_map(|guard| want.permit(guard.name()));
+fn acquired(request: &Request<'_>, guards: &[Guard]) -> String {
+    let name = request.name;
+    let numbers = guards.iter().filter_map(|guard| request.permit_number(guard.name()));
     let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
     let numbers = numbers.join(", ");
-    match want.how {
-        How::Permit(of) => format!("permit {numbers} of {of} of {name:?}"),
-        How::Permits { of, .. } => format!("permits {numbers} of {of} of {name:?}"),
-        How::Alone | How::Reentrant => format!("{name:?}"),
-        How::Shared => format!("{name:?}, shared,"),
+    match request.mode {
+        Mode::Permit(of) => format!("permit {numbers} of {of} of {name:?}"),
+        Mode::Permits { of, .. } => format!("permits {numbers} of {of} of {name:?}"),
+        Mode::Exclusive | Mode::Reentrant => format!("{name:?}"),
+        Mode::Shared => format!("{name:?}, shared,"),
     }
 }
 
-async fn lock_silently(
+async fn lock_quietly(
     client: &Client,
-    want: &Want<'_>,
+    request: &Request<'_>,
     ttl: Duration,
     left: Option<Duration>,
 ) -> Result<Vec<Guard>, Failure> {
-    // What does not wait names the holder if it is asked again.
-    let taken = match left {
-        Some(Duration::ZERO) => try_take(client, want, ttl).await.transpose(),
+    // A try reports only that the lock is held. If so, the call with a timeout names the holder.
+    let tried = match left {
+        Some(Duration::ZERO) => try_acquire(client, request, ttl).await.transpose(),
         Some(_) | None => None,
     };
-    let taken = match (taken, left) {
-        (Some(taken), _) => taken,
-        (None, Some(_)) => take(client, want, ttl, left).await,
-        (None, None) => patiently(ttl, async || take(client, want, ttl, None).await).await,
+    let acquired = match (tried, left) {
+        (Some(result), _) => result,
+        (None, Some(_)) => acquire(client, request, ttl, left).await,
+        (None, None) => {
+            retry_until_answered(ttl, async || acquire(client, request, ttl, None).await).await
+        }
     };
-    match taken {
+    match acquired {
         Ok(guards) => Ok(guards),
         Err(LockError::Timeout { holder, .. }) => {
-            Err(Failure::new(BUSY, busy(client, want, holder.map(|it| *it)).await))
+            Err(Failure::new(BUSY, busy_text(client, request, holder.map(|it| *it)).await))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Takes it without a limit. The library gives up when no majority has answered for a ttl, which
-/// may be less than a server needs to start again: who waits for ever waits for that.
-pub(super) async fn patiently<T>(
+/// Acquires without a time limit. The library gives up when no majority has answered for a ttl,
+/// which may be less than a server needs to restart. A caller without a limit waits longer.
+pub(super) async fn retry_until_answered<T>(
     ttl: Duration,
-    take: impl AsyncFn() -> Result<T, LockError>,
+    acquire: impl AsyncFn() -> Result<T, LockError>,
 ) -> Result<T, LockError> {
-    let patience = ttl.max(SILENCE_MIN);
+    let silence_max = ttl.max(UNREACHABLE_MIN);
     let mut silent_since = Instant::now();
     loop {
-        let asked_at = Instant::now();
-        let taken = take().await;
-        let Err(LockError::NoQuorum { nodes, .. }) = &taken else { return taken };
-        // Nodes that turn us away will do so again.
-        if silence(nodes) != UNAVAILABLE {
-            return taken;
+        let attempt_started = Instant::now();
+        let result = acquire().await;
+        let Err(LockError::NoQuorum { nodes, .. }) = &result else { return result };
+        // Nodes that reject the credentials will reject them again.
+        if quorum_failure_code(nodes) != UNAVAILABLE {
+            return result;
         }
         let now = Instant::now();
-        // What took so much longer was answered before the nodes fell silent.
-        if now - asked_at > ttl * 2 + SILENCE_NOTICED {
+        // An attempt that took much longer was answered before the nodes became unreachable.
+        if now - attempt_started > ttl * 2 + UNREACHABLE_DETECTED_AFTER {
             silent_since = now.checked_sub(ttl).unwrap_or(now);
         }
-        if now - silent_since >= patience {
-            return taken;
+        if now - silent_since >= silence_max {
+            return result;
         }
-        tokio::time::sleep(ASK_AGAIN).await;
+        tokio::time::sleep(RETRY_AFTER).await;
     }
 }
 
-async fn try_take(
+async fn try_acquire(
     client: &Client,
-    want: &Want<'_>,
+    request: &Request<'_>,
     ttl: Duration,
 ) -> Result<Option<Vec<Guard>>, LockError> {
-    let taken = match want.how {
-        How::Alone | How::Reentrant => mutex(client, want).ttl(ttl).try_lock().await?,
-        How::Shared => {
-            client.rwlock(want.name).ttl(ttl).try_read().await?.map(ReadGuard::into_guard)
+    let acquired = match request.mode {
+        Mode::Exclusive | Mode::Reentrant => mutex(client, request).ttl(ttl).try_lock().await?,
+        Mode::Shared => {
+            client.rwlock(request.name).ttl(ttl).try_read().await?.map(ReadGuard::into_guard)
         }
-        How::Permit(of) => {
-            let semaphore = client.semaphore(want.name, of.get()).ttl(ttl);
+        Mode::Permit(of) => {
+            let semaphore = client.semaphore(request.name, of.get()).ttl(ttl);
             semaphore.try_acquire().await?.map(Permit::into_guard)
         }
-        How::Permits { take, of } => {
-            let semaphore = client.semaphore(want.name, of.get()).ttl(ttl);
-            let taken = semaphore.try_acquire_many(take.get()).await?;
-            return Ok(taken.map(guards));
+        Mode::Permits { take, of } => {
+            let semaphore = client.semaphore(request.name, of.get()).ttl(ttl);
+            let acquired = semaphore.try_acquire_many(take.get()).await?;
+            return Ok(acquired.map(guards));
         }
     };
-    Ok(taken.map(|guard| vec![guard]))
+    Ok(acquired.map(|guard| vec![guard]))
 }
 
-async fn take(
+async fn acquire(
     client: &Client,
-    want: &Want<'_>,
+    request: &Request<'_>,
     ttl: Duration,
     left: Option<Duration>,
 ) -> Result<Vec<Guard>, LockError> {
-    let taken = match want.how {
-        How::Alone | How::Reentrant => {
-            let mutex = mutex(client, want).ttl(ttl);
+    let acquired = match request.mode {
+        Mode::Exclusive | Mode::Reentrant => {
+            let mutex = mutex(client, request).ttl(ttl);
             match left {
                 Some(left) => mutex.lock_timeout(left).await,
                 None => mutex.lock().await,
             }
         }
-        How::Shared => {
-            let rwlock = client.rwlock(want.name).ttl(ttl);
+        Mode::Shared => {
+            let rwlock = client.rwlock(request.name).ttl(ttl);
             let reader = match left {
                 Some(left) => rwlock.read_timeout(left).await,
                 None => rwlock.read().await,
             };
             reader.map(ReadGuard::into_guard)
         }
-        How::Permit(permits) => {
-            let semaphore = client.semaphore(want.name, permits.get()).ttl(ttl);
+        Mode::Permit(permits) => {
+            let semaphore = client.semaphore(request.name, permits.get()).ttl(ttl);
             let permit = match left {
                 Some(left) => semaphore.acquire_timeout(left).await,
                 None => semaphore.acquire().await,
             };
             permit.map(Permit::into_guard)
         }
-        How::Permits { take, of } => {
-            let semaphore = client.semaphore(want.name, of.get()).ttl(ttl);
-            let taken = match left {
+        Mode::Permits { take, of } => {
+            let semaphore = client.semaphore(request.name, of.get()).ttl(ttl);
+            let acquired = match left {
                 Some(left) => semaphore.acquire_many_timeout(take.get(), left).await,
                 None => semaphore.acquire_many(take.get()).await,
             };
-            return taken.map(guards);
+            return acquired.map(guards);
         }
     };
-    taken.map(|guard| vec![guard])
+    acquired.map(|guard| vec![guard])
 }
 
 fn guards(permits: Permits) -> Vec<Guard> {
     permits.into_guard().into_guards()
 }
 
-fn mutex(client: &Client, want: &Want<'_>) -> Mutex {
-    let mutex = client.mutex(want.name);
-    match want.how {
-        How::Reentrant => mutex.reentrant(client.identity()),
-        How::Alone | How::Shared | How::Permit(_) | How::Permits { .. } => mutex,
+fn mutex(client: &Client, request: &Request<'_>) -> Mutex {
+    let mutex = client.mutex(request.name);
+    match request.mode {
+        Mode::Reentrant => mutex.reentrant(client.identity()),
+        Mode::Exclusive | Mode::Shared | Mode::Permit(_) | Mode::Permits { .. } => mutex,
     }
 }
 
-/// Why it was not had.
-pub(super) async fn busy(client: &Client, want: &Want<'_>, holder: Option<Holder>) -> String {
-    let report = match want.how {
-        How::Alone | How::Reentrant | How::Shared => client.inspect(want.name).await.ok(),
-        // Which of its locks was another's is not known, and no other library has those.
-        How::Permit(_) | How::Permits { .. } => None,
+/// Why the lock was not acquired.
+pub(super) async fn busy_text(
+    client: &Client,
+    request: &Request<'_>,
+    holder: Option<Holder>,
+) -> String {
+    let report = match request.mode {
+        Mode::Exclusive | Mode::Reentrant | Mode::Shared => client.inspect(request.name).await.ok(),
+        // It is not known which permit's lock the holder has, and other libraries do not use those.
+        Mode::Permit(_) | Mode::Permits { .. } => None,
     };
     let holder = holder.map(|mut holder| {
-        if !want.is_permit() && !is_ours(&holder, report.as_ref()) {
-            holder.who = beginning(&holder.who);
+        if !request.is_permit() && !is_ours(&holder, report.as_ref()) {
+            holder.who = truncated(&holder.who);
         }
         holder
     });
     let by = |words: &str| holder.as_ref().map(|holder| format!("{words} {holder}"));
-    match want.how {
-        How::Alone | How::Reentrant => by("held by").unwrap_or_else(|| HELD.into()),
-        How::Shared => match report.as_ref().and_then(in_between) {
+    match request.mode {
+        Mode::Exclusive | Mode::Reentrant => by("held by").unwrap_or_else(|| HELD.into()),
+        Mode::Shared => match report.as_ref().and_then(why_shared_waits) {
             Some(text) => text,
             None => by("held by").unwrap_or_else(|| HELD.into()),
         },
-        How::Permit(NonZeroU32::MIN) => {
+        Mode::Permit(NonZeroU32::MIN) => {
             format!("the only permit is in use{}", by(", by").unwrap_or_default())
         }
-        How::Permit(permits) => {
+        Mode::Permit(permits) => {
             let by = by(", one of them by").unwrap_or_default();
             format!("all {permits} permits are in use{by}")
         }
-        How::Permits { take, of } => {
+        Mode::Permits { take, of } => {
             let by = by("; one of the others is held by").unwrap_or_default();
             format!("fewer than {take} of {of} permits are free{by}")
         }
     }
 }
 
-/// True if the holder is known to be Quorate's: what is not may be a value that releases the lock.
+/// Whether the holder is known to use Quorate. If not, its text may be a value that releases the
+/// lock.
 fn is_ours(holder: &Holder, report: Option<&LockReport>) -> bool {
     let Some(report) = report else { return false };
     let waiting = report.waiting.iter().map(|waiter| &waiter.who);
@@ -255,19 +263,19 @@ fn is_ours(holder: &Holder, report: Option<&LockReport>) -> bool {
     ours.map(|it| &it.who).chain(waiting).any(|who| *who == holder.who)
 }
 
-/// What keeps us from a lock that is shared: one who wants it alone, and came before us.
-fn in_between(report: &LockReport) -> Option<String> {
+/// Why a shared request waits although the lock is shared: an exclusive waiter is ahead of it.
+fn why_shared_waits(report: &LockReport) -> Option<String> {
     report.holder.as_ref().filter(|holder| holder.is_shared)?;
     let (holders, first) = (holders(report)?, report.waiting.first()?);
-    Some(format!("shared by {holders}, and {} waits to have it alone", first.who))
+    Some(format!("shared by {holders}, and {} waits for it exclusively", first.who))
 }
 
-/// Nodes that are silent for no longer than this are waited for, if there is no limit.
-const SILENCE_MIN: Duration = Duration::from_secs(10);
+/// Without a limit, unreachable nodes are waited for at least this long.
+const UNREACHABLE_MIN: Duration = Duration::from_secs(10);
 
-/// How much longer than a ttl it may take until the library has noticed.
-const SILENCE_NOTICED: Duration = Duration::from_millis(500);
+/// How much longer than a ttl the library may take to report that the nodes are unreachable.
+const UNREACHABLE_DETECTED_AFTER: Duration = Duration::from_millis(500);
 
-const ASK_AGAIN: Duration = Duration::from_millis(20);
+const RETRY_AFTER: Duration = Duration::from_millis(20);
 
-const HELD: &str = "held by another";
+const HELD: &str = "held by another owner";

@@ -1,4 +1,4 @@
-//! The locks that the command needs: all of them, or none.
+//! The locks that the command needs: acquired and released together.
 
 use std::time::{Duration, Instant};
 
@@ -6,40 +6,41 @@ use clap::Args;
 use quorate::{Client, ClientBuilder, Guard, error::ReleaseError};
 
 use super::{
+    acquire_all::{self, WaitLimit},
     nested,
-    several::{self, Deadline},
-    want::Wanted,
+    request::Requests,
 };
-use crate::{exit::Failure, time, voice::Voice};
+use crate::{exit::Failure, reporter::Reporter, time};
 
-/// For how long a lock is waited for.
+/// How long to wait for a lock.
 #[derive(Args, Clone, Copy, Debug, Default)]
-pub(crate) struct Patience {
-    /// Fails at once if another has the lock.
+pub(crate) struct WaitArgs {
+    /// Fail immediately if the lock is held
     #[arg(short, long, visible_alias = "nb")]
     nonblock: bool,
-    /// Gives up after so long; 0 is the same as --nonblock. Without it the lock is waited for
-    /// without end while nodes answer, and for 10s, or a ttl if that is longer, while too few do.
+    /// Give up after this long; 0 is the same as --nonblock. Without it, wait indefinitely while a
+    /// majority of the nodes answers, and for 10s, or one ttl if that is longer, while too few
+    /// answer
     #[arg(short, long, visible_alias = "timeout", value_name = "TIME", value_parser = time::parse)]
     #[arg(conflicts_with = "nonblock")]
     wait: Option<Duration>,
 }
 
-impl Patience {
-    /// `None` is for ever.
+impl WaitArgs {
+    /// `None` is unlimited.
     pub(crate) fn limit(&self) -> Option<Duration> {
         if self.nonblock { Some(Duration::ZERO) } else { self.wait }
     }
 }
 
-/// Locks that are held.
+/// Held locks.
 #[derive(Debug)]
 pub(crate) struct Locks {
     client: Client,
     guards: Vec<Guard>,
-    /// Which of them is that of the name that the command is run under.
-    main: usize,
-    /// The numbers of those that are permits.
+    /// The index of the first guard of the main name.
+    main_index: usize,
+    /// The numbers of the permits.
     permits: Vec<u32>,
     acquired_at: Instant,
 }
@@ -48,21 +49,21 @@ impl Locks {
     /// Acquires all of them.
     pub(crate) async fn acquire(
         builder: ClientBuilder,
-        wanted: &Wanted<'_>,
+        requests: &Requests<'_>,
         ttl: Duration,
-        patience: &Patience,
-        voice: &Voice,
+        wait_args: &WaitArgs,
+        reporter: &Reporter,
     ) -> Result<Self, Failure> {
         let client = builder.build()?;
-        let Wanted { all, main, .. } = wanted;
-        let place = all.iter().position(|want| want == main).unwrap_or_default();
-        let until = Deadline { started: Instant::now(), limit: patience.limit() };
-        let guards = several::acquire(&client, all, ttl, &until, voice).await?;
-        let permits = guards.iter().filter_map(|guard| main.permit(guard.name())).collect();
-        Ok(Self { client, guards, main: place, permits, acquired_at: Instant::now() })
+        let Requests { all, main, .. } = requests;
+        let main_index = all.iter().position(|request| request == main).unwrap_or_default();
+        let wait_limit = WaitLimit { started: Instant::now(), limit: wait_args.limit() };
+        let guards = acquire_all::acquire(&client, all, ttl, &wait_limit, reporter).await?;
+        let permits = guards.iter().filter_map(|guard| main.permit_number(guard.name())).collect();
+        Ok(Self { client, guards, main_index, permits, acquired_at: Instant::now() })
     }
 
-    /// The safe time that is left of the lease that ends first.
+    /// The remaining validity of the lease that expires first.
     pub(crate) fn left(&self) -> Duration {
         self.guards.iter().map(Guard::remaining).min().unwrap_or_default()
     }
@@ -71,7 +72,7 @@ impl Locks {
         self.acquired_at.elapsed()
     }
 
-    /// Completes when one of them is lost, and says which and why.
+    /// Completes when one of them is lost. Returns which, and why.
     pub(crate) async fn lost(&self) -> String {
         let mut losses: Vec<_> = self.guards.iter().map(|guard| Box::pin(guard.lost())).collect();
         std::future::poll_fn(|cx| {
@@ -85,12 +86,12 @@ impl Locks {
         .await
     }
 
-    /// What the command finds in its environment, and what it does not, whatever an outer run has
-    /// put there. With several locks, fence and owner are those of the name that it is run under.
-    /// Several permits have a fence each, and the owner is that of the first.
+    /// The environment variables of the command. `None` removes a variable that an outer run has
+    /// set. With several locks, fence and owner are those of the main name. Several permits have a
+    /// fence each, and the owner is that of the first.
     pub(crate) fn variables(&self) -> Vec<(&'static str, Option<String>)> {
         let names: Vec<&str> = self.guards.iter().map(Guard::name).collect();
-        let main = self.guards.iter().skip(self.main);
+        let main = self.guards.iter().skip(self.main_index);
         let fences = main.clone().take(self.permits.len().max(1));
         let fences: Option<Vec<String>> =
             fences.map(|guard| Some(guard.fence()?.to_string())).collect();
@@ -108,15 +109,15 @@ impl Locks {
         ]
     }
 
-    /// Gives none of them back: somebody is at work still.
-    pub(crate) fn leave(self) {
+    /// Leaves all of them to expire, because processes of the command are still running.
+    pub(crate) fn leave_to_expire(self) {
         for guard in self.guards {
             guard.leave_to_expire();
         }
     }
 
-    /// Gives all of them back. Returns false if one was lost before.
-    pub(crate) async fn release(self, voice: &Voice) -> bool {
+    /// Releases all of them. Returns false if one had been lost.
+    pub(crate) async fn release(self, reporter: &Reporter) -> bool {
         let mut was_held = true;
         for guard in self.guards {
             let name = guard.name().to_owned();
@@ -124,16 +125,16 @@ impl Locks {
                 Ok(()) => {}
                 Err(ReleaseError::Lost(lost)) => {
                     was_held = false;
-                    voice.error(&format!("{name:?} was lost while the command ran: {lost}"));
+                    reporter.error(&format!("{name:?} was lost while the command ran: {lost}"));
                 }
-                Err(error) => voice.warn(&format!("{name:?} ends with its ttl: {error}")),
+                Err(error) => reporter.warn(&format!("{name:?} expires after its ttl: {error}")),
             }
         }
-        // The release of each guard has reported its own failure.
+        // Each guard has reported the failure of its own release.
         let _ = self.client.shutdown(RELEASE_GRACE).await;
         was_held
     }
 }
 
-/// How long releases are waited for at the end.
+/// How long to wait for unanswered releases at the end.
 const RELEASE_GRACE: Duration = Duration::from_secs(1);

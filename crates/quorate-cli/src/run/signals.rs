@@ -1,4 +1,4 @@
-//! The signals that the command gets, and passes on.
+//! The signals that quorate handles and forwards to the command.
 
 use std::{fs, future::poll_fn, io, task::Poll};
 
@@ -6,22 +6,23 @@ use nix::sys::signal::{self, SigSet};
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-/// What has arrived.
+/// The handled signals.
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    /// Listens from now on. What was ignored when we were started stays so, for us and for the
-    /// command: `nohup` and jobs in the background count on it. What we need ourselves does not.
+    /// Handles signals from now on. Signals that were ignored when this process started stay
+    /// ignored, for quorate and the command: `nohup` and background jobs rely on that. Signals that
+    /// quorate itself needs are always handled.
     ///
-    /// Whoever waits for a lock is stopped by Ctrl-Z like every other program.
+    /// While quorate waits for a lock, Ctrl-Z stops it like any other program.
     pub(crate) fn listen() -> io::Result<Self> {
         let ignored = ignored();
-        let heard = PASSED_ON.into_iter().filter(|signal| ignored & bit(*signal) == 0);
-        let wanted = heard.chain([Signal::CHILD, Signal::CONT]);
-        Ok(Self(wanted.map(listen).collect::<io::Result<_>>()?))
+        let forwarded = FORWARDED.into_iter().filter(|signal| ignored & bit(*signal) == 0);
+        let handled = forwarded.chain([Signal::CHILD, Signal::CONT]);
+        Ok(Self(handled.map(listen).collect::<io::Result<_>>()?))
     }
 
-    /// From now on it is the command that Ctrl-Z stops.
+    /// From now on, Ctrl-Z stops the command.
     pub(crate) fn listen_to_stops(&mut self) -> io::Result<()> {
         if ignored() & bit(Signal::TSTP) == 0 {
             self.0.push(listen(Signal::TSTP)?);
@@ -29,7 +30,7 @@ impl Signals {
         Ok(())
     }
 
-    /// The next one.
+    /// The next signal.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
             for (signal, stream) in &mut self.0 {
@@ -42,11 +43,11 @@ impl Signals {
         .await
     }
 
-    /// The next one that asks us to end.
-    pub(crate) async fn end(&mut self) -> Signal {
+    /// The next signal that asks quorate to end.
+    pub(crate) async fn next_terminating(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
-            if ENDING.contains(&signal) {
+            if TERMINATING.contains(&signal) {
                 return signal;
             }
         }
@@ -57,18 +58,18 @@ fn listen(signal: Signal) -> io::Result<(Signal, unix::Signal)> {
     Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?))
 }
 
-/// Hears every signal, whatever whoever started us has blocked, but for one: what a group that is
-/// not in front of its terminal is stopped by when it writes there or puts another in front. Comes
-/// first, before any thread is started, so that all of them have it.
+/// Unblocks all signals, which the parent may have blocked, and blocks SIGTTOU: it would stop a
+/// background process that writes to its terminal or changes its foreground group. Must run before
+/// any thread is started, because threads inherit the mask.
 pub(crate) fn unblock() {
     let mut set = SigSet::empty();
     set.add(signal::Signal::SIGTTOU);
-    // The sets are valid.
+    // Cannot fail: the sets are valid.
     let _ = SigSet::all().thread_unblock();
     let _ = set.thread_block();
 }
 
-/// What the kernel says is ignored, one bit each.
+/// The ignored signals as the kernel reports them, one bit each.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -80,7 +81,7 @@ fn bit(signal: Signal) -> u64 {
     1_u64.checked_shl(number.saturating_sub(1)).unwrap_or(0)
 }
 
-/// Reads `TERM`, `SIGTERM` or `15`.
+/// Parses `TERM`, `SIGTERM` or `15`.
 pub(crate) fn parse(text: &str) -> Result<Signal, String> {
     let known = [
         ("HUP", Signal::HUP),
@@ -94,18 +95,18 @@ pub(crate) fn parse(text: &str) -> Result<Signal, String> {
     ];
     let upper = text.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
-    let is_meant =
+    let matches =
         |(known, signal): &(&str, Signal)| *known == name || signal.as_raw().to_string() == name;
-    let found = known.into_iter().find(is_meant);
+    let found = known.into_iter().find(matches);
     let wrong = || {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        format!("`{text}` is no signal to end a command by: write {}", names.join(", "))
+        format!("invalid signal {text:?}: use {}, or its number", names.join(", "))
     };
     found.map(|(_, signal)| signal).ok_or_else(wrong)
 }
 
-/// What the command gets if we get it, apart from what stops it.
-const PASSED_ON: [Signal; 7] = [
+/// The signals that are forwarded to the command, apart from SIGTSTP.
+const FORWARDED: [Signal; 7] = [
     Signal::TERM,
     Signal::INT,
     Signal::HUP,
@@ -115,15 +116,15 @@ const PASSED_ON: [Signal; 7] = [
     Signal::WINCH,
 ];
 
-/// What asks us to end.
-const ENDING: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+/// The signals that ask quorate to end.
+const TERMINATING: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn signals_are_read_by_name_and_number() {
+    fn signals_are_parsed_by_name_and_number() {
         for text in ["TERM", "term", "SIGTERM", "15"] {
             assert_eq!(parse(text), Ok(Signal::TERM), "{text}");
         }

@@ -1,8 +1,8 @@
-//! The command and all that descends from it, also what has left its group: whoever loses its
-//! parent comes to the guardian, which is a subreaper; once that is dead, to us.
+//! The command and all its descendants, including those that have left its group. Orphans become
+//! children of the guardian, which is a subreaper, and of this process once the guardian has ended.
 //!
-//! `/proc` finds them, but what it shows is out of date at once, and it may hide some. That none is
-//! left is known only by whoever has no child any more: the kernel says so to whoever waits.
+//! `/proc` finds them, but it is always slightly out of date and may hide some. Only a process
+//! without any children left knows that none exists: `wait` then returns an error.
 
 use std::{
     cell::{Cell, RefCell},
@@ -19,47 +19,49 @@ use rustix::{
 
 use super::proc::{Proc, Process, own_pid};
 
-/// What descends from the guardian, or once it is dead from this process, apart from children of
-/// our own that are nothing of the command's.
+/// The descendants of the guardian, or of this process once the guardian has ended, except children
+/// of this process that do not belong to the command.
 #[derive(Debug)]
 pub(crate) struct Tree {
     proc: Proc,
     guardian: Cell<Option<i32>>,
-    /// Children of whoever became us, and what those have left to us. They are known by their
-    /// numbers: nobody else takes in our children.
-    spared: RefCell<BTreeSet<i32>>,
+    /// Children that this process had before it executed quorate, and their orphans. Their pids are
+    /// safe to store: only this process reaps them.
+    excluded: RefCell<BTreeSet<i32>>,
 }
 
 impl Tree {
-    /// All that descends from this process.
-    pub(crate) fn own() -> io::Result<Self> {
-        Ok(Self { proc: Proc::open()?, guardian: Cell::default(), spared: RefCell::default() })
+    /// All descendants of this process.
+    pub(crate) fn of_this_process() -> io::Result<Self> {
+        Ok(Self { proc: Proc::open()?, guardian: Cell::default(), excluded: RefCell::default() })
     }
 
-    /// From now on, all that descends from the guardian.
+    /// From now on, all descendants of the guardian.
     pub(crate) fn set_guardian(&self, guardian: Option<Pid>) {
         self.guardian.set(guardian.map(|pid| pid.as_raw_nonzero().get()));
     }
 
-    /// Leaves alone whoever is a child of ours now. As long as there is a guardian, nothing of the
-    /// command's comes to us; once it is dead, this does nothing.
-    pub(crate) fn spare(&self) {
+    /// Excludes the current children of this process. While there is a guardian, they do not belong
+    /// to the command; once it has ended, this does nothing.
+    pub(crate) fn exclude_current_children(&self) {
         let guardian = self.guardian.get();
         let children = self.proc.family().children(own_pid()).unwrap_or_default();
-        // After the look: whatever it left when it died came later then.
+        // Checked after the scan: orphans of the guardian arrive only after it has ended.
         if guardian.and_then(Pid::from_raw).is_some_and(|guardian| !is_running(guardian)) {
             return;
         }
-        self.spared.borrow_mut().extend(children.into_iter().filter(|pid| Some(*pid) != guardian));
+        self.excluded
+            .borrow_mut()
+            .extend(children.into_iter().filter(|pid| Some(*pid) != guardian));
     }
 
-    /// Takes in one of our children. `None` if there is none at all.
+    /// Reaps one child of this process. `None` if there are no children.
     pub(crate) fn reap(&self, options: WaitOptions) -> Option<Reaped> {
         loop {
             match process::wait(WaitOptions::NOHANG | options) {
                 Ok(Some((pid, status))) => {
                     if !status.stopped() {
-                        self.spared.borrow_mut().remove(&pid.as_raw_nonzero().get());
+                        self.excluded.borrow_mut().remove(&pid.as_raw_nonzero().get());
                     }
                     return Some(Reaped::One(pid, status));
                 }
@@ -70,48 +72,55 @@ impl Tree {
         }
     }
 
-    /// Kills all that descends from this process, for as long as `bound`. `reap` takes in what has
-    /// ended, and returns whether there is any child still. Returns how many could not be killed.
-    pub(crate) fn kill_own(&self, bound: Duration, mut reap: impl FnMut() -> bool) -> usize {
+    /// Kills all descendants of this process, until none is left or `timeout` has passed. `reap`
+    /// reaps ended children, and returns whether any child is left. Returns how many could not be
+    /// killed.
+    pub(crate) fn kill_all_within(
+        &self,
+        timeout: Duration,
+        mut reap: impl FnMut() -> bool,
+    ) -> usize {
         let started = Instant::now();
-        let (mut rest, mut before, mut looks) = (REST_MIN, None, 0);
-        // At once and all together. Below it is one generation after the other.
+        let (mut pause, mut before, mut empty_scans) = (PAUSE_MIN, None, 0);
+        // Kill all at once first. The loop below kills one generation after the other.
         self.signal_all(&[Signal::KILL]);
         while reap() {
             let found = self.kill_children();
-            // What others leave to us while we look may be missed.
-            let is_spared_all =
-                found.as_ref().is_some_and(BTreeSet::is_empty) && !self.spared.borrow().is_empty();
-            looks = if is_spared_all { looks + 1 } else { 0 };
-            if looks == LOOKS {
+            // Orphans that arrive during the scan may be missed, so several empty scans are
+            // required.
+            let are_all_excluded = found.as_ref().is_some_and(BTreeSet::is_empty)
+                && !self.excluded.borrow().is_empty();
+            empty_scans = if are_all_excluded { empty_scans + 1 } else { 0 };
+            if empty_scans == SCANS {
                 return 0;
             }
-            if started.elapsed() >= bound {
+            if started.elapsed() >= timeout {
                 return found.map_or(1, |found| found.len().max(1));
             }
-            // One that starts another and ends is met only by whoever does not rest.
+            // A process that forks and exits at once is caught only without pauses, so pause only
+            // when nothing changes.
             if found.is_some() && found == before {
-                thread::park_timeout(rest);
-                rest = (rest * 2).min(REST_MAX);
+                thread::park_timeout(pause);
+                pause = (pause * 2).min(PAUSE_MAX);
                 self.signal_all(&[Signal::KILL]);
             } else {
-                rest = REST_MIN;
+                pause = PAUSE_MIN;
             }
             before = found;
         }
         0
     }
 
-    /// Kills our children, and returns who they are. Their numbers are theirs until they are taken
-    /// in, so there is nothing to be read about them, which takes time and may be hidden.
+    /// Kills the children of this process, and returns their pids. A pid cannot be reused before it
+    /// is reaped, so `/proc` need not be read for them, which takes time and may hide them.
     fn kill_children(&self) -> Option<BTreeSet<i32>> {
         let mut found: BTreeSet<i32> =
             self.proc.family().children(own_pid())?.into_iter().collect();
-        found.retain(|pid| !self.spared.borrow().contains(pid));
+        found.retain(|pid| !self.excluded.borrow().contains(pid));
         for pid in found.iter().filter_map(|pid| Pid::from_raw(*pid)) {
-            // It may be another user's.
+            // Fails for a process of another user.
             let _ = process::kill_process(pid, Signal::KILL);
-            // All of a group are killed at once, those too that are being started.
+            // Killing the group also kills processes that are being forked.
             if let Some(group) = group_apart(pid) {
                 let _ = process::kill_process_group(group, Signal::KILL);
             }
@@ -119,16 +128,16 @@ impl Tree {
         Some(found)
     }
 
-    /// Sends these signals to all of them.
+    /// Sends these signals to all descendants.
     pub(crate) fn signal_all(&self, signals: &[Signal]) {
         for process in self.descendants().into_iter().flatten() {
             signals.iter().for_each(|signal| self.proc.signal(process, *signal));
         }
     }
 
-    /// Lets those go on that share our group. Whoever has put others into another one lets those go
-    /// on, when they have the terminal again.
-    pub(crate) fn let_group_go_on(&self) {
+    /// Continues the descendants in the process group of this process. A descendant that has moved
+    /// others to a group of their own, such as a shell, continues those itself.
+    pub(crate) fn resume_own_group(&self) {
         let group = |pid| unistd::getpgid(Some(unistd::Pid::from_raw(pid)));
         for process in self.descendants().into_iter().flatten() {
             if group(process.pid) == Ok(unistd::getpgrp()) {
@@ -137,20 +146,20 @@ impl Tree {
         }
     }
 
-    /// How many of them there are, as far as that can be seen.
+    /// How many descendants are visible.
     pub(crate) fn count(&self) -> usize {
         self.descendants().len()
     }
 
-    /// Those that are not dead yet, parents before children. `None` is one that is hidden.
+    /// The descendants that have not ended, parents before children. `None` is a hidden process.
     fn descendants(&self) -> Vec<Option<Process>> {
         let (mut found, mut known) = (Vec::new(), BTreeSet::new());
-        // One whose parent ends meanwhile is at another place then.
-        for _ in 0..LOOKS {
+        // A process whose parent ends during a scan moves in the tree, so scan several times.
+        for _ in 0..SCANS {
             let new: Vec<i32> = self.walk().into_iter().filter(|pid| known.insert(*pid)).collect();
             for pid in &new {
                 match self.proc.entry(*pid) {
-                    Some(entry) if entry.is_dead => {}
+                    Some(entry) if entry.has_ended => {}
                     Some(entry) => found.push(Some(entry.process)),
                     None if is_there(*pid) => found.push(None),
                     None => {}
@@ -163,9 +172,9 @@ impl Tree {
         found
     }
 
-    /// All of them, as far as they are found at once.
+    /// The descendants that one scan finds.
     fn walk(&self) -> Vec<i32> {
-        let (mut found, mut seen) = (Vec::new(), self.spared.borrow().clone());
+        let (mut found, mut seen) = (Vec::new(), self.excluded.borrow().clone());
         let mut parents = vec![self.guardian.get().unwrap_or_else(own_pid)];
         let family = self.proc.family();
         while let Some(parent) = parents.pop() {
@@ -179,55 +188,55 @@ impl Tree {
     }
 }
 
-/// The group of a child of ours if no stranger can be in it: it leads the group itself, or one of
-/// ours has begun the session that the group is in.
+/// The process group of a child, if it contains only descendants of this process: the child leads
+/// it, or it belongs to a session that a descendant created.
 fn group_apart(child: Pid) -> Option<Pid> {
-    // Those of another namespace are 0, which is no number for the others who would be asked.
+    // Ids of another PID namespace are 0, which rustix cannot represent.
     let child = unistd::Pid::from_raw(child.as_raw_nonzero().get());
     let is_apart = unistd::getsid(Some(child)).ok()? != unistd::getsid(None).ok()?;
     let group = unistd::getpgid(Some(child)).ok().filter(|group| is_apart || *group == child)?;
     Pid::from_raw(group.as_raw())
 }
 
-/// Whether there is a process with this number, whosever it is.
+/// Whether a process with this pid exists.
 fn is_there(pid: i32) -> bool {
-    let asked = Pid::from_raw(pid).map(process::test_kill_process);
-    asked.is_some_and(|asked| asked != Err(Errno::SRCH))
+    let tested = Pid::from_raw(pid).map(process::test_kill_process);
+    tested.is_some_and(|result| result != Err(Errno::SRCH))
 }
 
-/// Whether a child of ours has not ended.
+/// Whether a child of this process has not ended.
 fn is_running(child: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     process::waitid(WaitId::Pid(child), options).is_ok_and(|status| status.is_none())
 }
 
-/// What came of taking in a child.
+/// The result of reaping.
 #[derive(Debug)]
 pub(crate) enum Reaped {
-    /// This one has ended, or was stopped.
+    /// This child has ended, or was stopped.
     One(Pid, WaitStatus),
-    /// None has ended, but there is one.
+    /// There are children, but none has ended.
     NoneYet,
 }
 
-/// How often we look for what may have been missed.
-const LOOKS: u32 = 3;
+/// How many scans must agree, because one scan can miss processes.
+const SCANS: u32 = 3;
 
-const REST_MIN: Duration = Duration::from_millis(1);
-const REST_MAX: Duration = Duration::from_millis(50);
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn those_from_before_are_spared() {
+    fn earlier_children_are_excluded() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let tree = Tree::own().unwrap();
+        let tree = Tree::of_this_process().unwrap();
         let has = || tree.descendants().iter().flatten().any(|it| it.pid == pid);
         assert!(has());
-        tree.spare();
+        tree.exclude_current_children();
         assert!(!has());
         child.kill().unwrap();
         child.wait().unwrap();

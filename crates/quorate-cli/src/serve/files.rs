@@ -13,7 +13,7 @@ use tokio::signal::unix::Signal;
 use super::Serve;
 use crate::{
     exit::{CONFIG, Failure},
-    voice::Voice,
+    reporter::Reporter,
 };
 
 /// Who may use the service, and its certificate.
@@ -28,12 +28,13 @@ pub(super) struct Files {
 impl Files {
     pub(super) fn load(serve: &Serve) -> Result<Self, Failure> {
         let wrong = |error: &dyn std::fmt::Display| Failure::new(CONFIG, error.to_string());
-        // First: what changes while the files are read is read again.
+        // Before reading: a file that changes while it is read is read again.
         let paths = [&serve.tokens, &serve.tls_cert, &serve.tls_key, &serve.tls_client_ca];
         let seen = stamps(paths.into_iter().flatten().map(PathBuf::as_path));
         let access = match &serve.tokens {
             Some(path) => Access::tokens(path).map_err(|error| wrong(&error))?,
-            // A certificate or its host name keeps out web pages that lead their names here.
+            // Web pages whose names resolve to this address are rejected by host name, or by the
+            // certificate.
             None if serve.listen.ip().is_loopback() && serve.tls_cert.is_none() => Access::local(),
             None => Access::open(),
         };
@@ -49,43 +50,43 @@ impl Files {
 
     /// Warns of files with secrets that other users can read: a program with the key of the
     /// certificate can pose as the service.
-    pub(super) fn warn(&self, serve: &Serve, voice: &Voice) {
+    pub(super) fn warn(&self, serve: &Serve, reporter: &Reporter) {
         for path in self.tokens.iter().chain(&serve.tls_key) {
             if fs::metadata(path).is_ok_and(|it| it.permissions().mode() & OTHERS_READ != 0) {
                 let path = path.display();
-                voice.warn(&format!("other users can read {path}: use chmod o-r {path}"));
+                reporter.warn(&format!("other users can read {path}: use chmod o-r {path}"));
             }
         }
     }
 
     /// Reads the files again when they change, and on SIGHUP. Never returns.
-    pub(super) async fn reload_on_change(self, mut hangup: Signal, voice: Voice) {
+    pub(super) async fn reload_on_change(self, mut hangup: Signal, reporter: Reporter) {
         let mut seen = self.seen.clone();
         loop {
             let is_asked = tokio::select! {
                 _ = hangup.recv() => true,
-                () = tokio::time::sleep(LOOK_EVERY) => false,
+                () = tokio::time::sleep(RELOAD_CHECK_EVERY) => false,
             };
             let now = self.stamps();
             if is_asked || now != seen {
-                self.reload(&voice);
+                self.reload(&reporter);
                 seen = now;
             }
         }
     }
 
-    /// A file that cannot be used leaves what was read before in force.
-    fn reload(&self, voice: &Voice) {
+    /// If a file is invalid, the previous contents stay in force.
+    fn reload(&self, reporter: &Reporter) {
         if let Some(path) = &self.tokens {
             match self.access.reload(path) {
-                Ok(()) => voice.warn("reloaded the tokens"),
-                Err(error) => voice.error(&format!("keeping the current tokens: {error}")),
+                Ok(()) => reporter.warn("reloaded the tokens"),
+                Err(error) => reporter.error(&format!("keeping the current tokens: {error}")),
             }
         }
         if let Some(tls) = &self.tls {
             match tls.reload() {
-                Ok(()) => voice.warn("reloaded the certificate"),
-                Err(error) => voice.error(&format!("keeping the current certificate: {error}")),
+                Ok(()) => reporter.warn("reloaded the certificate"),
+                Err(error) => reporter.error(&format!("keeping the current certificate: {error}")),
             }
         }
     }
@@ -97,7 +98,7 @@ impl Files {
     }
 }
 
-/// What changes when a file is written, or replaced by another.
+/// Changes when a file is written or replaced.
 type Stamp = (SystemTime, u64, u64);
 
 fn stamps<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<Option<Stamp>> {
@@ -109,7 +110,7 @@ fn stamp(path: &Path) -> io::Result<Stamp> {
     Ok((metadata.modified()?, metadata.len(), metadata.ino()))
 }
 
-/// The right of users who are neither the owner nor in the group.
+/// The read permission of other users.
 const OTHERS_READ: u32 = 0o004;
 
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const RELOAD_CHECK_EVERY: Duration = Duration::from_secs(2);

@@ -1,5 +1,4 @@
-//! The file of settings. A key that is not known is an error: it would be a typing error that
-//! nobody notices.
+//! The settings file. An unknown key is an error, because it is probably misspelled.
 
 use std::{
     fmt, fs, io,
@@ -12,21 +11,21 @@ use serde::{
     de::{self, SeqAccess, Visitor},
 };
 
-use super::{separate, shown::has_secret};
+use super::{report::has_secret, split_addresses};
 use crate::{
     exit::{CONFIG, Failure},
     time,
 };
 
-/// What can stand in it.
+/// The keys of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     pub(super) nodes: Option<Nodes>,
     pub(super) dir: Option<PathBuf>,
-    #[serde(default, deserialize_with = "length_of_time")]
+    #[serde(default, deserialize_with = "duration")]
     pub(super) ttl: Option<Duration>,
-    #[serde(default, deserialize_with = "length_of_time")]
+    #[serde(default, deserialize_with = "duration")]
     pub(super) max_ttl: Option<Duration>,
     pub(super) prefix: Option<String>,
     pub(super) who: Option<String>,
@@ -37,7 +36,7 @@ pub(super) struct File {
     pub(super) tls_key: Option<PathBuf>,
 }
 
-/// Addresses: a list, or one text with commas between.
+/// Addresses: a list, or one text separated by commas.
 #[derive(Debug)]
 pub(super) struct Nodes(Vec<String>);
 
@@ -54,35 +53,38 @@ impl Nodes {
 impl File {
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
-        // Which may be a pipe, and is then there only once.
+        // The file may be a pipe, so it is read only once.
         let text = fs::read_to_string(path).map_err(|error| {
             let is_link = fs::symlink_metadata(path).is_ok();
             Failure::new(
                 CONFIG,
                 match error.kind() {
                     io::ErrorKind::NotFound if !is_link => {
-                        format!("there is no file of settings at {shown}")
+                        format!("no settings file at {shown}")
                     }
-                    _ => format!("{shown} cannot be read: {error}"),
+                    _ => format!("cannot read {shown}: {error}"),
                 },
             )
         })?;
         toml::from_str(&text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start.min(text.len()));
             let line = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1;
-            Failure::new(CONFIG, format!("{shown}, line {line}: {}", unrevealing(error.message())))
+            Failure::new(
+                CONFIG,
+                format!("{shown}, line {line}: {}", without_secrets(error.message())),
+            )
         })
     }
 }
 
-/// An error can quote what stands in the file, passwords too: of a value in the wrong place only
-/// what belongs there is told.
-fn unrevealing(message: &str) -> String {
+/// An error can quote values of the file, which may contain passwords: of a wrong value, only the
+/// expected type is reported.
+fn without_secrets(message: &str) -> String {
     let starts = ["invalid type: ", "invalid value: "];
     let is_about_a_value = starts.iter().any(|start| message.starts_with(start));
     match message.rsplit_once(", expected ") {
         Some((_, expected)) if is_about_a_value => format!("expected {expected}"),
-        _ if message.contains("://") => "this is not what belongs here".into(),
+        _ if message.contains("://") => "invalid value".into(),
         Some(_) | None => message.into(),
     }
 }
@@ -94,11 +96,11 @@ impl<'de> Deserialize<'de> for Nodes {
             type Value = Nodes;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of addresses, or one text with commas between")
+                f.write_str("a list of addresses, or a text of addresses separated by commas")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Nodes, E> {
-                Ok(Nodes(separate(text)))
+                Ok(Nodes(split_addresses(text)))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Nodes, A::Error> {
@@ -113,14 +115,14 @@ impl<'de> Deserialize<'de> for Nodes {
     }
 }
 
-/// As a flag has it: a number alone is seconds.
-fn length_of_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    struct Length;
-    impl Visitor<'_> for Length {
+/// As in a flag: a number without a unit means seconds.
+fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    struct DurationVisitor;
+    impl Visitor<'_> for DurationVisitor {
         type Value = Duration;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a length of time: write \"500ms\", \"1.5s\", \"2m\" or \"1h\"")
+            f.write_str("a duration: a number followed by ms, s, m or h, such as \"500ms\"")
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
@@ -135,5 +137,5 @@ fn length_of_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>
             self.visit_str(&seconds.to_string())
         }
     }
-    from.deserialize_any(Length).map(Some)
+    from.deserialize_any(DurationVisitor).map(Some)
 }

@@ -1,7 +1,7 @@
 //! Clients in other languages: the programs in `docs/clients.md`, and the packages in `clients/`,
 //! with real `quorate serve` processes.
 //!
-//! `cargo xtask test` makes sure that the compilers and interpreters are there.
+//! `cargo xtask test` checks that the compilers and interpreters are installed.
 
 #![cfg(test)]
 

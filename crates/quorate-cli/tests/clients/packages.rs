@@ -15,9 +15,9 @@ fn python_tests_pass() {
     let cluster = Cluster::nodes(3);
     let python = Tool::new("python3").in_folder(repository("clients/python"));
     let python = python.env("PYTHONPATH", "src").args(["-W", "error", "-m", "unittest", "-v"]);
-    let seen = on_service(python, &cluster).run_well();
-    // Unittest is content without any test.
-    assert!(seen.err.contains("stays_lost"), "{}", seen.err);
+    let output = on_service(python, &cluster).run_well();
+    // Unittest succeeds even if it finds no test.
+    assert!(output.err.contains("stays_lost"), "{}", output.err);
 }
 
 #[test]
@@ -25,8 +25,8 @@ fn python_types_are_complete() {
     let mypy = Tool::new("python3").in_folder(repository("clients/python"));
     let cache = mypy.folder().join("cache");
     let mypy = mypy.env("PYTHONPATH", kit("python")).args(["-m", "mypy", "--cache-dir"]);
-    let seen = mypy.args([cache]).run_well();
-    assert!(seen.out.starts_with("Success: no issues found in "), "{}", seen.out);
+    let output = mypy.args([cache]).run_well();
+    assert!(output.out.starts_with("Success: no issues found in "), "{}", output.out);
 }
 
 #[test]
@@ -55,9 +55,9 @@ fn npm_tests_pass() {
     let cluster = Cluster::nodes(3);
     let node = Tool::new("node").in_folder(repository("clients/npm"));
     let node = node.args(["--test", "test/client.test.js", "test/loss.test.js"]);
-    let seen = on_service(node, &cluster).run_well();
-    // Node is content without any test.
-    assert!(seen.out.contains("stays lost"), "{}", seen.out);
+    let output = on_service(node, &cluster).run_well();
+    // Node succeeds even if it finds no test.
+    assert!(output.out.contains("stays lost"), "{}", output.out);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn npm_archive_is_complete() {
     assert_eq!({ node }.run_well().out, "function\n");
 }
 
-/// The tests of a client get two instances on three servers, and the program to start more.
+/// The tests of a client get two instances on three servers, and the binary to start more.
 fn on_service(tool: Tool, cluster: &Cluster) -> Tool {
     let urls: Vec<&str> = cluster.instances.iter().map(|instance| instance.url.as_str()).collect();
     let tool = tool.env("QUORATE_TEST_URLS", urls.join(","));

@@ -1,5 +1,5 @@
-//! Requests that Schemathesis makes up from the OpenAPI document. It finds responses that the
-//! document does not know: statuses, media types, bodies of another form, and errors of the server.
+//! Requests that Schemathesis generates from the OpenAPI document. It finds undocumented responses:
+//! statuses, media types, bodies of another form, and server errors.
 
 use std::{fs, process::Stdio};
 
@@ -30,7 +30,7 @@ fn every_response_is_as_documented_with_a_token() {
 #[track_caller]
 fn attack(cluster: &Cluster, more: &[&str]) {
     let document = format!("{}/openapi.json", cluster.any().url);
-    // A stream of events has no end: each request lasts until its timeout.
+    // A stream of events does not end: each request lasts until its timeout.
     for which in [REQUESTS, STREAMS] {
         let tool = Tool::new("python3").env("PYTHONPATH", kit("schemathesis"));
         let tool = tool.args(["-c", PROGRAM, "run", &document]).args(ARGS).args(which);
@@ -40,9 +40,9 @@ fn attack(cluster: &Cluster, more: &[&str]) {
 
 const PROGRAM: &str = "from schemathesis.cli import schemathesis; schemathesis()";
 
-/// The seed fixes the choices, but not the number of requests: some follow from earlier responses,
-/// such as lease ids. The checks that are left out ask for what the schema does not say, such as
-/// which names are valid.
+/// The seed determines the choices, but not the number of requests: some follow from earlier
+/// responses, such as lease ids. The excluded checks require what the schema cannot express, such
+/// as which names are valid.
 const ARGS: &[&str] = &[
     "--checks=not_a_server_error,status_code_conformance,content_type_conformance,\
      response_headers_conformance,response_schema_conformance,unsupported_method,\

@@ -1,4 +1,4 @@
-//! The programs in `docs/clients.md`: each of them is complete, and does what the page says.
+//! The programs in `docs/clients.md`: each is complete, and does what the page describes.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{
     fixture::{Cluster, Response},
-    tool::{Seen, Tool, repository, tools},
+    tool::{Tool, ToolOutput, repository, tools},
 };
 
 #[test]
@@ -42,7 +42,8 @@ fn node_program_works_with_the_package() {
 
 #[test]
 fn go_program_works() {
-    // Compiled beforehand, and kept between runs: it may take longer than the holder's lease lasts.
+    // Compiled in advance, and kept between runs: compiling may take longer than the lease of the
+    // holder.
     let cached = |tool: Tool| tool.env("GOCACHE", tools().join("go-cache"));
     let go = cached(Tool::new("go")).args(["build", "-o", "orders", "orders.go"]);
     fs::write(go.folder().join("orders.go"), snippet("go")).expect("the folder is ours");
@@ -61,25 +62,26 @@ fn every_program_of_the_page_is_run() {
     let marked = page.matches(MARK).count();
     let tests = include_str!("snippets.rs").matches("    check(\"").count();
     assert_eq!(marked, tests);
-    // Every block with a language is a program: none is left out.
+    // Every block with a language is a program that is tested.
     let blocks = page.lines().filter(|line| line.len() > 3 && line.starts_with("```")).count();
     assert_eq!(marked, blocks);
 }
 
-/// Runs a program while the lock is held, and when it is free, at a service that wants a token.
+/// Runs a program while the lock is held, and when it is free, with a service that requires a
+/// token.
 #[track_caller]
 fn check(mark: &str, program: &str, file: &str, prepare: impl FnOnce(Tool) -> Tool) {
-    let service = Quarantined::start();
+    let service = ProtectedService::start();
     let mut tool = prepare(Tool::new(program));
     fs::write(tool.folder().join(file), snippet(mark)).expect("the folder is ours");
     tool = tool.args([file]).env("QUORATE_URL", service.url()).env("QUORATE_TOKEN", &service.token);
 
     let holder = service.acquire().assert_status(200);
-    let Seen { is_success, out, err } = tool.run();
+    let ToolOutput { is_success, out, err } = tool.run();
     assert!(!is_success && !out.contains("working"), "the lock is held: {out}{err}");
     service.release(&holder.lease_id());
 
-    let Seen { out, err, .. } = tool.run_well();
+    let ToolOutput { out, err, .. } = tool.run_well();
     let lines: Vec<&str> = out.lines().collect();
     let [working, renewed, "released"] = lines[..] else { panic!("{out}{err}") };
     assert!(renewed.starts_with("renewed"), "{out}{err}");
@@ -90,13 +92,13 @@ fn check(mark: &str, program: &str, file: &str, prepare: impl FnOnce(Tool) -> To
     assert!(next.number("fence") > fence, "{next:?}");
 }
 
-/// A service that wants a token.
-struct Quarantined {
+/// A service that requires a token.
+struct ProtectedService {
     cluster: Cluster,
     token: String,
 }
 
-impl Quarantined {
+impl ProtectedService {
     fn start() -> Self {
         let mut cluster = Cluster::start(0, 0, &[]);
         let made = cluster.quorate(&["token", "docs"]).output().expect("it runs");

@@ -1,4 +1,4 @@
-//! Running the programs of other languages.
+//! Runs programs of other languages.
 
 use std::{
     env,
@@ -12,14 +12,14 @@ use std::{
 use quorate_testkit::eventually;
 use tempfile::TempDir;
 
-/// A program that runs with nothing of this process's environment but `PATH`.
+/// A program that gets only `PATH` from the environment of this process.
 pub(crate) struct Tool {
     command: Command,
     folder: TempDir,
 }
 
-/// What it left behind.
-pub(crate) struct Seen {
+/// The output of a program.
+pub(crate) struct ToolOutput {
     pub(crate) is_success: bool,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -31,14 +31,14 @@ impl Tool {
         let mut command = Command::new(program);
         command.env_clear().env("PATH", env::var_os("PATH").unwrap_or_default());
         command.env("HOME", folder.path()).current_dir(folder.path());
-        // The repository stays as it is.
+        // Do not write to the repository.
         command.env("PYTHONDONTWRITEBYTECODE", "1");
         // A missing version is a failure, not a download.
         command.env("GOTOOLCHAIN", "local");
         Self { command, folder }
     }
 
-    /// The folder in which it runs, unless told otherwise.
+    /// The folder in which it runs by default.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -60,8 +60,8 @@ impl Tool {
 
     /// Runs it to its end.
     #[track_caller]
-    pub(crate) fn run(&mut self) -> Seen {
-        // Files, not pipes: nobody has to read while it runs.
+    pub(crate) fn run(&mut self) -> ToolOutput {
+        // Files instead of pipes, which would have to be read while it runs.
         let [out, err] = ["stdout", "stderr"].map(|name| self.folder.path().join(name));
         let file = |path: &Path| File::create(path).expect("the folder is ours");
         self.command.stdin(Stdio::null()).stdout(file(&out)).stderr(file(&err));
@@ -76,15 +76,15 @@ impl Tool {
         });
         let text = |path: &Path| fs::read_to_string(path).expect("it prints text");
         let is_success = status.is_some_and(|status| status.success());
-        Seen { is_success, out: text(&out), err: text(&err) }
+        ToolOutput { is_success, out: text(&out), err: text(&err) }
     }
 
     /// The same; it must succeed.
     #[track_caller]
-    pub(crate) fn run_well(&mut self) -> Seen {
-        let seen = self.run();
-        assert!(seen.is_success, "{}\n{}", seen.out, seen.err);
-        seen
+    pub(crate) fn run_well(&mut self) -> ToolOutput {
+        let output = self.run();
+        assert!(output.is_success, "{}\n{}", output.out, output.err);
+        output
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which settings are in force, and from where.
+//! The effective settings and their sources.
 
 use std::{
     ffi::OsStr,
@@ -19,14 +19,14 @@ fn config(fixture: &Fixture, variables: &[(&str, &str)], args: &[&str]) -> Ended
     Running::start(&mut command).close()
 }
 
-/// The row of a setting, with one blank between its columns.
+/// The row of a setting, with its columns separated by single blanks.
 fn row(ended: &Ended, name: &str) -> String {
     let row = ended.out().lines().find(|line| line.starts_with(name)).expect("a row");
     row.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn a_flag_counts_before_the_environment_and_that_before_the_file() {
+fn flag_precedes_environment_and_environment_precedes_file() {
     let fixture = Fixture::without_servers();
     fixture.write("file.toml", "nodes = [\"redis://file\"]\nprefix = \"f:\"\nmax_ttl = \"2m\"\n");
     let shown = config(&fixture, &[], &[]);
@@ -57,7 +57,7 @@ fn a_flag_counts_before_the_environment_and_that_before_the_file() {
 }
 
 #[test]
-fn a_folder_that_is_named_by_a_flag_is_that_of_the_locks() {
+fn dir_flag_selects_local_locks() {
     let fixture = Fixture::one();
     let folder = fixture.path("named").display().to_string();
     let holder = fixture.hold_with(["--dir", &folder, "x"], "held");
@@ -67,11 +67,11 @@ fn a_folder_that_is_named_by_a_flag_is_that_of_the_locks() {
     fixture.run(["-n", "x", "true"]).assert_code(0);
     holder.close().assert_code(0);
     let both = ["run", "--node", "redis://h", "--dir", &folder, "x", "true"];
-    fixture.say(both).assert_code(64).assert_says("cannot be used with");
+    fixture.exec(both).assert_code(64).assert_stderr("cannot be used with");
 }
 
 #[test]
-fn the_folder_the_longest_ttl_and_the_file_itself_have_the_same_order() {
+fn dir_max_ttl_and_config_follow_the_same_precedence() {
     let fixture = Fixture::without_servers();
     fixture.write("file.toml", "dir = \"/file\"\nmax_ttl = \"2m\"\n");
     fixture.write("other.toml", "max_ttl = \"3m\"\n");
@@ -92,7 +92,7 @@ fn the_folder_the_longest_ttl_and_the_file_itself_have_the_same_order() {
 }
 
 #[test]
-fn the_file_is_found_where_files_of_settings_are() {
+fn settings_file_is_found_in_the_standard_places() {
     let fixture = Fixture::without_servers();
     fs::create_dir_all(fixture.path(".config/quorate")).expect("a folder");
     fixture.write(".config/quorate/config.toml", "who = \"home\"\n");
@@ -109,40 +109,45 @@ fn the_file_is_found_where_files_of_settings_are() {
 }
 
 #[test]
-fn wrong_files_are_told_with_their_lines() {
+fn invalid_settings_are_reported_with_line_numbers() {
     let fixture = Fixture::without_servers();
     for (text, line, expected) in [
         ("ttl = \"10s\"\nnode = \"redis://h\"\n", 2, "unknown field `node`"),
         ("nodes = [", 1, ""),
-        ("\n\nttl = \"soon\"\n", 3, "write 500ms"),
-        ("ttl = true\n", 1, "expected a length of time"),
-        ("ttl = -1\n", 1, "`-1` is no length of time: write 500ms"),
+        ("\n\nttl = \"soon\"\n", 3, "use a number followed by ms, s, m or h"),
+        ("ttl = true\n", 1, "expected a duration"),
+        ("ttl = -1\n", 1, "invalid duration \"-1\": use a number"),
         ("max_ttl = 99999999999999999999\n", 1, ""),
-        ("nodes = 5\n", 1, ": expected a list of addresses, or one text with commas between\n"),
+        (
+            "nodes = 5\n",
+            1,
+            ": expected a list of addresses, or a text of addresses separated by commas\n",
+        ),
         ("nodes = { a = \"redis://:secret@h\" }\n", 1, "expected a list of addresses"),
         ("nodes = [[\"redis://:secret@h\"]]\n", 1, "expected a string"),
         ("quarantine = \"redis://:secret@h\"\n", 1, "expected a boolean"),
         ("durable_nodes = \"secret, expected secret\"\n", 1, ""),
         ("redis://:secret@h\n", 1, ""),
-        ("\"redis://:secret@h\" = 1\n", 1, "this is not what belongs here"),
+        ("\"redis://:secret@h\" = 1\n", 1, "invalid value"),
         ("tls_ca = 1\n", 1, ""),
     ] {
         fixture.write("file.toml", text);
         let ended = config(&fixture, &[], &["--config", "file.toml"]).assert_code(78);
-        let ended = ended.assert_says(&format!("file.toml, line {line}: ")).assert_says(expected);
+        let ended =
+            ended.assert_stderr(&format!("file.toml, line {line}: ")).assert_stderr(expected);
         assert!(!ended.err().contains("secret"), "{ended:?}");
     }
-    config(&fixture, &[], &["--config", "none.toml"]).assert_code(78).assert_says("none.toml");
+    config(&fixture, &[], &["--config", "none.toml"]).assert_code(78).assert_stderr("none.toml");
     fixture.write("file.toml", "tls_cert = \"a\"\n");
     let ended = fixture.run(["--config", "file.toml", "--node", "rediss://h", "x", "true"]);
-    ended.assert_code(78).assert_says("tls_cert and tls_key go together");
+    ended.assert_code(78).assert_stderr("tls_cert and tls_key must be set together");
     fixture.write("file.toml", "tls_ca = \"/nowhere\"\n");
     let ended = fixture.run(["--config", "file.toml", "--node", "rediss://h", "x", "true"]);
-    ended.assert_code(78).assert_says("/nowhere cannot be read");
+    ended.assert_code(78).assert_stderr("cannot read /nowhere");
 }
 
 #[test]
-fn a_number_alone_is_seconds_and_addresses_are_a_list_or_a_text() {
+fn settings_accept_plain_seconds_and_both_forms_of_addresses() {
     let fixture = Fixture::without_servers();
     for (text, name, value) in [
         ("ttl = 5", "ttl", "5.0 s"),
@@ -159,38 +164,38 @@ fn a_number_alone_is_seconds_and_addresses_are_a_list_or_a_text() {
 }
 
 #[test]
-fn a_ttl_that_nobody_gave_is_not_longer_than_the_longest() {
+fn default_ttl_does_not_exceed_max_ttl() {
     let fixture = Fixture::without_servers();
     let shown = config(&fixture, &[], &["--max-ttl", "5s"]);
     assert_eq!(row(&shown, "ttl"), "ttl 5.0 s default");
     fixture.run(["--max-ttl", "5s", "x", "true"]).assert_code(0);
     fixture.write("file.toml", "max_ttl = 5\n");
     fixture.run(["--config", "file.toml", "x", "true"]).assert_code(0);
-    // One that was given is not changed in silence.
+    // An explicit ttl is never changed silently.
     fixture
         .run(["--max-ttl", "5s", "--ttl", "6s", "x", "true"])
         .assert_code(64)
-        .assert_says("max_ttl");
+        .assert_stderr("max_ttl");
     fixture.write("file.toml", "ttl = 10\n");
     let ended = fixture.run(["--config", "file.toml", "--max-ttl", "5s", "x", "true"]);
-    ended.assert_code(78).assert_says("longer than max_ttl, which is 5.0 s (--max-ttl)");
+    ended.assert_code(78).assert_stderr("longer than max_ttl, which is 5.0 s (--max-ttl)");
 }
 
-/// Locks of this machine would exclude nobody of those who use the nodes.
+/// Local locks would not exclude the clients of the nodes.
 #[test]
-fn nodes_that_cannot_be_understood_are_not_taken_for_none() {
+fn invalid_node_settings_never_select_local_locks() {
     let fixture = Fixture::without_servers();
     for variable in ["QUORATE_NODES", "VALKEY_URL", "REDIS_URL"] {
         for (value, told) in [
             (&b"redis://h\xff"[..], "is not UTF-8"),
-            (b",", "names no node"),
-            (b" ", "names no node"),
+            (b",", "contains no node address"),
+            (b" ", "contains no node address"),
         ] {
             for args in [&["run", "-n", "x", "true"][..], &["acquire", "-n", "x"], &["config"]] {
                 let mut command = fixture.quorate(args.iter().copied());
                 command.env(variable, OsStr::from_bytes(value));
                 let ended = Running::start(&mut command).close().assert_code(78);
-                ended.assert_says(&format!("${variable} {told}"));
+                ended.assert_stderr(&format!("${variable} {told}"));
             }
         }
         let shown = config(&fixture, &[(variable, "")], &[]).assert_code(0);
@@ -199,19 +204,19 @@ fn nodes_that_cannot_be_understood_are_not_taken_for_none() {
     for text in ["nodes = []\n", "nodes = \",\"\n"] {
         fixture.write("file.toml", text);
         let ended = fixture.run(["--config", "file.toml", "x", "true"]).assert_code(78);
-        ended.assert_says("`nodes` of file.toml names no node");
+        ended.assert_stderr("`nodes` of file.toml contains no node address");
         fixture.run(["--config", "file.toml", "--local", "x", "true"]).assert_code(0);
     }
 }
 
-/// The nodes may stand in it.
+/// The nodes may be configured in it.
 #[test]
-fn a_file_of_settings_that_cannot_be_seen_is_not_taken_for_none() {
+fn inaccessible_settings_file_is_an_error() {
     let fixture = Fixture::without_servers();
     fixture.run(["x", "true"]).assert_code(0);
     for folder in [".config", ".config/quorate"] {
         symlink("/nowhere", fixture.path(folder)).expect("a link");
-        fixture.run(["x", "true"]).assert_code(78).assert_says("cannot be seen");
+        fixture.run(["x", "true"]).assert_code(78).assert_stderr("cannot tell whether ");
         fs::remove_file(fixture.path(folder)).expect("it is there");
         fixture.write(folder, "a file and no folder");
         fixture.run(["x", "true"]).assert_code(0);
@@ -221,16 +226,16 @@ fn a_file_of_settings_that_cannot_be_seen_is_not_taken_for_none() {
     }
     let file = fixture.path(".config/quorate/config.toml");
     symlink("/nowhere", &file).expect("a link");
-    fixture.run(["x", "true"]).assert_code(78).assert_says("config.toml cannot be read");
+    fixture.run(["x", "true"]).assert_code(78).assert_stderr("cannot read ");
     fs::remove_file(&file).expect("it is there");
     symlink("config.toml", &file).expect("a link");
-    fixture.run(["x", "true"]).assert_code(78).assert_says("config.toml cannot be read");
+    fixture.run(["x", "true"]).assert_code(78).assert_stderr("cannot read ");
     fs::remove_file(&file).expect("it is there");
     fixture.write(".config/quorate/config.toml", "nodes = \"redis://h\"\n");
     let nobody = fs::Permissions::from_mode(0o000);
     fs::set_permissions(fixture.path(".config/quorate"), nobody).expect("it is ours");
     let ended = as_somebody_else(&fixture, &["run", "x", "true"], |_| {}).assert_code(78);
-    ended.assert_says("cannot be seen: Permission denied").assert_says("QUORATE_CONFIG");
+    ended.assert_stderr("config.toml exists: Permission denied").assert_stderr("QUORATE_CONFIG");
     let named = |command: &mut Command| {
         command.env("QUORATE_CONFIG", "/dev/null").env("QUORATE_DIR", "/dev/null/none");
     };
@@ -240,7 +245,7 @@ fn a_file_of_settings_that_cannot_be_seen_is_not_taken_for_none() {
 }
 
 #[test]
-fn a_file_of_settings_can_be_a_pipe() {
+fn settings_file_can_be_a_pipe() {
     let fixture = Fixture::without_servers();
     let script = format!(
         "{} config --config <(echo 'nodes = \"redis://:secret@h\"')",
@@ -254,18 +259,18 @@ fn a_file_of_settings_can_be_a_pipe() {
 }
 
 #[test]
-fn a_ttl_of_the_file_that_cannot_be_is_78() {
+fn invalid_ttl_in_the_file_is_78() {
     let fixture = Fixture::without_servers();
     for (text, told) in [
-        ("ttl = \"90s\"\n", "the ttl of file.toml is 1 min 30 s, longer than max_ttl"),
+        ("ttl = \"90s\"\n", "invalid ttl (file.toml): it is 1 min 30 s, longer than max_ttl"),
         ("ttl = 3\nmax_ttl = 2\n", "longer than max_ttl, which is 2.0 s (file.toml)"),
-        ("ttl = 0\n", "the ttl of file.toml is no time at all"),
-        ("max_ttl = 0\n", "the ttl of file.toml is no time at all"),
+        ("ttl = 0\n", "invalid ttl (file.toml): it is zero"),
+        ("max_ttl = 0\n", "invalid ttl (file.toml): it is zero"),
     ] {
         fixture.write("file.toml", text);
         for args in [&["run", "x", "true"][..], &["acquire", "-n", "x"], &["config"]] {
             let args = [args[0], "--config", "file.toml"].into_iter().chain(args[1..].to_vec());
-            fixture.say(args).assert_code(78).assert_says(told);
+            fixture.exec(args).assert_code(78).assert_stderr(told);
         }
     }
     fixture.write("file.toml", "ttl = \"90s\"\n");
@@ -273,25 +278,25 @@ fn a_ttl_of_the_file_that_cannot_be_is_78() {
     fixture.run(["--config", "file.toml", "--max-ttl", "2m", "x", "true"]).assert_code(0);
     fixture.write("file.toml", "ttl = \"50ms\"\n");
     let ended = fixture.run(["--config", "file.toml", "x", "true"]).assert_code(78);
-    ended.assert_says("too short for a command");
+    ended.assert_stderr("too short to stop the command");
 }
 
 #[test]
-fn a_user_without_a_home_is_told_which_flag_helps() {
+fn missing_home_names_the_flag_that_helps() {
     let fixture = Fixture::without_servers();
     let ended = as_somebody_else(&fixture, &["run", "x", "true"], |command| {
         command.env_remove("HOME").env_remove("QUORATE_DIR");
     });
-    let ended = ended.assert_code(78).assert_says("--dir or QUORATE_DIR");
+    let ended = ended.assert_code(78).assert_stderr("use --dir, or set QUORATE_DIR or HOME");
     assert!(!ended.err().contains("ClientBuilder"), "{ended:?}");
 }
 
-/// Runs the binary as somebody who is not root: root may enter every folder, and needs no home.
+/// Runs the binary as an unprivileged user: root may enter every folder, and needs no home.
 fn as_somebody_else(fixture: &Fixture, args: &[&str], prepare: impl FnOnce(&mut Command)) -> Ended {
-    // Who must be able to reach the binary.
+    // This user must be able to reach the binary.
     let copy = fixture.path("quorate");
-    // By another process: a file that somebody has open for writing cannot be executed, and every
-    // process that a test starts meanwhile would have it open for a moment.
+    // Copied by another process: a file that is open for writing cannot be executed, and processes
+    // that tests start in the meantime would inherit the descriptor for a moment.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_quorate")).arg(&copy).status();
     assert!(copied.expect("it runs").success());
     let everybody = fs::Permissions::from_mode(0o755);
@@ -306,7 +311,7 @@ fn as_somebody_else(fixture: &Fixture, args: &[&str], prepare: impl FnOnce(&mut 
 }
 
 #[test]
-fn a_password_that_others_can_read_is_warned_of_and_never_shown() {
+fn readable_password_causes_a_warning_and_is_never_shown() {
     let fixture = Fixture::without_servers();
     fixture.write("file.toml", "nodes = [\"redis://user:secret@h\", \"unix:///s?pass=secret\"]\n");
     for (mode, is_warned) in [(0o644, true), (0o640, true), (0o600, false)] {
@@ -326,7 +331,7 @@ fn a_password_that_others_can_read_is_warned_of_and_never_shown() {
 }
 
 #[test]
-fn a_secret_is_not_shown_wherever_it_stands_in_an_address() {
+fn secrets_in_any_part_of_an_address_are_not_shown() {
     let fixture = Fixture::without_servers();
     let nodes = "redis://s3cret@h2,redis://h3?password=s3cret,redis://u:1/s3cret@h4";
     let shown = ["redis://***@h2", "redis://h3?password=***", "(not an address)"];
@@ -341,7 +346,7 @@ fn a_secret_is_not_shown_wherever_it_stands_in_an_address() {
 }
 
 #[test]
-fn errors_are_json_where_that_is_asked_for() {
+fn errors_are_json_if_requested() {
     let fixture = Fixture::without_servers();
     let ended = config(&fixture, &[], &["--config", "none.toml", "-o", "json"]).assert_code(78);
     let expected = r#"{"error":{"code":78,"kind":"config","message":"#;
@@ -351,5 +356,5 @@ fn errors_are_json_where_that_is_asked_for() {
     assert!(ended.err().starts_with(expected), "{ended:?}");
 }
 
-/// Somebody who is not root.
+/// An unprivileged user.
 const NOBODY: u32 = 65_534;

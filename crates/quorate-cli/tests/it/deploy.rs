@@ -1,4 +1,4 @@
-//! The files in `deploy/` start the service with flags that there are, and agree with each other.
+//! The files in `deploy/` start the service with existing flags, and agree with each other.
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,7 @@ use yaml_rust2::{Yaml, YamlLoader};
 use crate::fixture::Fixture;
 
 #[test]
-fn unit_of_systemd_fits_the_service() {
+fn systemd_unit_matches_the_service() {
     let unit = read("systemd/quorate.service");
     let value = |key: &str| {
         let lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
@@ -43,7 +43,7 @@ fn image_starts_the_service() {
 }
 
 #[test]
-fn deployment_of_kubernetes_fits_the_service() {
+fn kubernetes_deployment_matches_the_service() {
     let deployment = yaml("kubernetes/deployment.yaml");
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
@@ -64,7 +64,7 @@ fn deployment_of_kubernetes_fits_the_service() {
     let stop = container["lifecycle"]["preStop"]["sleep"]["seconds"].as_i64().expect("seconds");
     let longest = stop + seconds(flag(&args, "--grace"));
     assert!(pod["terminationGracePeriodSeconds"].as_i64() > Some(longest));
-    // Every file that a flag names is in a volume.
+    // Every file in a flag is in a volume.
     let mounts = container["volumeMounts"].as_vec().expect("mounts");
     for flag_name in ["--tokens", "--tls-cert", "--tls-key"] {
         let file = flag(&args, flag_name);
@@ -92,13 +92,14 @@ fn files_of_kubernetes_select_the_instances() {
     }
 }
 
-/// The command takes these arguments with their values. Wrong ones are noticed before `--help` is.
+/// The command accepts these arguments and their values. Invalid arguments are reported before
+/// `--help` is evaluated.
 #[track_caller]
 fn assert_understood(args: &[String]) {
     let fixture = Fixture::without_servers();
     let with_help = |args: &[String]| {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        fixture.say([&args[..], &["--help"]].concat())
+        fixture.exec([&args[..], &["--help"]].concat())
     };
     assert_eq!(args[0], "serve");
     with_help(args).assert_code(0);
@@ -108,7 +109,7 @@ fn assert_understood(args: &[String]) {
     }
 }
 
-/// The value of a flag, whichever way it is written.
+/// The value of a flag, in either notation.
 #[track_caller]
 fn flag<'a>(args: &'a [String], name: &str) -> &'a str {
     let at = args.iter().position(|it| it.split('=').next() == Some(name));

@@ -1,5 +1,5 @@
-//! Runs the binary in a place of its own: with servers or without, in a folder of its own, and
-//! with nothing of the caller's environment.
+//! Runs the binary in an isolated environment: with or without servers, in its own folder, and
+//! without the environment variables of the caller.
 
 mod leftovers;
 mod running;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use self::leftovers::is_within;
 pub(crate) use self::{leftovers::Mark, running::Running};
 
-/// Where locks are, and a folder for files.
+/// Servers for the locks, and a folder for files.
 pub(crate) struct Fixture {
     pub(crate) servers: Vec<Server>,
     folder: TempDir,
@@ -31,11 +31,11 @@ impl Fixture {
         Self::nodes(1)
     }
 
-    /// With so many servers, which vote.
+    /// With this many servers, which vote.
     pub(crate) fn nodes(count: usize) -> Self {
         let fixture = Self { servers: Server::start_many(count), folder: folder() };
         if count >= 3 {
-            fixture.say(["nodes", "admit"]).assert_code(0);
+            fixture.exec(["nodes", "admit"]).assert_code(0);
         }
         fixture
     }
@@ -49,13 +49,13 @@ impl Fixture {
     pub(crate) fn with(servers: Vec<Server>, settings: &str) -> Self {
         let fixture = Self { servers, folder: folder() };
         if !settings.is_empty() {
-            fs::create_dir_all(fixture.path(".config/quorate")).expect("it can be made");
+            fs::create_dir_all(fixture.path(".config/quorate")).expect("the folder can be created");
             fixture.write(".config/quorate/config.toml", settings);
         }
         fixture
     }
 
-    /// On this machine, with one server, and with three.
+    /// With local locks, with one server, and with three.
     pub(crate) fn of_each_kind() -> [Self; 3] {
         [Self::without_servers(), Self::one(), Self::nodes(3)]
     }
@@ -69,30 +69,30 @@ impl Fixture {
         self.folder.path()
     }
 
-    /// What stands in a file of the folder, if there is one.
+    /// The text of a file in the folder; empty if there is none.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) {
-        fs::write(self.path(name), text).expect("it is written");
+        fs::write(self.path(name), text).expect("the file can be written");
     }
 
-    /// Waits until there is a file with something in it, and returns that.
+    /// Waits until the file contains a whole line, and returns its text.
     #[track_caller]
     pub(crate) fn await_file(&self, name: &str) -> String {
         self.await_that(&format!("{name} is written"), || self.read(name).ends_with('\n'));
         self.read(name)
     }
 
-    /// Waits until something is so. If it does not become so in time, the test fails and tells what
-    /// runs.
+    /// Waits until the condition holds. After a timeout, the test fails and lists the processes
+    /// that run.
     #[track_caller]
     pub(crate) fn await_that(&self, what: &str, condition: impl FnMut() -> bool) {
         self.await_that_or(|| what.to_owned(), condition);
     }
 
-    /// The same, with what is told only when it has failed.
+    /// The same, with a description that is only computed on failure.
     #[track_caller]
     pub(crate) fn await_that_or(
         &self,
@@ -115,12 +115,12 @@ impl Fixture {
 
     /// Runs the binary with these arguments to its end.
     #[track_caller]
-    pub(crate) fn say<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ended {
+    pub(crate) fn exec<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ended {
         Running::start(&mut self.quorate(args)).close()
     }
 
-    /// Waits for so long until all processes of this place have ended, then kills the rest and
-    /// tells which they were.
+    /// Waits this long until all processes of this fixture have ended, then kills the rest and
+    /// lists them.
     fn sweep(&self, bound: Duration) -> Result<(), String> {
         let mark = self.mark();
         if is_within(bound, || mark.processes().is_empty()) {
@@ -130,12 +130,12 @@ impl Fixture {
         Err(if mark.kill_all() { listing } else { format!("{listing}\nthey cannot be killed") })
     }
 
-    /// What the processes of this place are known by.
+    /// The mark in the environment of all processes of this fixture.
     pub(crate) fn mark(&self) -> Mark {
         Mark::new(self.folder().as_os_str())
     }
 
-    /// Gives a command this place, and nothing else.
+    /// Gives a command the environment of this fixture, and nothing else.
     pub(crate) fn prepare(&self, command: &mut Command) {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.folder()).env("TERM", "xterm").current_dir(self.folder());
@@ -153,16 +153,17 @@ impl Fixture {
         self.start(args).end()
     }
 
-    /// Runs the binary with these arguments to its end, and again if too few nodes have answered:
-    /// three are given 50 ms by one who does not wait, which can be too little on a busy machine.
+    /// Runs the binary with these arguments to its end, and again if too few nodes answered:
+    /// without a wait, three nodes have only 50 ms to answer, which can be too short on a busy
+    /// machine.
     #[track_caller]
-    pub(crate) fn say_until_answered<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ended {
+    pub(crate) fn exec_until_answered<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ended {
         let args: Vec<&str> = args.into_iter().collect();
-        let mut ended = self.say(args.iter().copied());
+        let mut ended = self.exec(args.iter().copied());
         self.await_that(&format!("the nodes answer {args:?}"), || {
             let is_answered = ended.0.status.code() != Some(69);
             if !is_answered {
-                ended = self.say(args.iter().copied());
+                ended = self.exec(args.iter().copied());
             }
             is_answered
         });
@@ -172,7 +173,7 @@ impl Fixture {
     /// The same with `quorate run`.
     #[track_caller]
     pub(crate) fn run_until_answered<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ended {
-        self.say_until_answered(["run"].into_iter().chain(args))
+        self.exec_until_answered(["run"].into_iter().chain(args))
     }
 
     /// Starts `quorate run` with these arguments.
@@ -180,13 +181,14 @@ impl Fixture {
         Running::start(&mut self.quorate(["run"].into_iter().chain(args)))
     }
 
-    /// Starts a holder of the lock, and waits until it is one. It ends with its standard input.
+    /// Starts a holder of the lock, and waits until it holds the lock. It ends when its standard
+    /// input is closed.
     #[track_caller]
     pub(crate) fn hold(&self, name: &str) -> Running {
         self.hold_with([name], &format!("holder.{name}"))
     }
 
-    /// The same with these arguments. It writes the names of its locks to this file.
+    /// The same with these arguments. The holder writes the names of its locks to this file.
     #[track_caller]
     pub(crate) fn hold_with<'a>(
         &self,
@@ -201,11 +203,11 @@ impl Fixture {
         running
     }
 
-    /// Waits until so many stand in line for the lock.
+    /// Waits until the lock has this many waiters.
     #[track_caller]
     pub(crate) fn await_waiting(&self, name: &str, count: u64) {
         let waiting = || -> Option<u64> {
-            let ended = self.say(["show", name, "-o", "json"]).assert_code(0);
+            let ended = self.exec(["show", name, "-o", "json"]).assert_code(0);
             let json: serde_json::Value = serde_json::from_str(ended.out()).expect("JSON");
             json["waiting_total"].as_u64()
         };
@@ -214,24 +216,24 @@ impl Fixture {
 }
 
 impl Drop for Fixture {
-    /// Nothing of a test outlives it. One that has not failed has seen to that itself.
+    /// No process outlives its test. A test that passes has ended its processes itself.
     fn drop(&mut self) {
         let has_failed = thread::panicking();
         let swept = self.sweep(if has_failed { Duration::ZERO } else { LINGER });
         if let Err(listing) = swept
             && !has_failed
         {
-            panic!("the test is over, but not all of its processes: {listing}");
+            panic!("processes of the test are still running: {listing}");
         }
     }
 }
 
-/// What came of it.
+/// The result of a process.
 #[derive(Debug)]
 pub(crate) struct Ended(pub(crate) Output);
 
 impl Ended {
-    /// Its exit code.
+    /// The exit code.
     pub(crate) fn code(&self) -> i32 {
         self.0.status.code().unwrap_or_else(|| panic!("it was killed: {self:?}"))
     }
@@ -250,17 +252,17 @@ impl Ended {
         self
     }
 
-    /// Has this text on its standard error.
+    /// Standard error contains this text.
     #[track_caller]
-    pub(crate) fn assert_says(self, text: &str) -> Self {
+    pub(crate) fn assert_stderr(self, text: &str) -> Self {
         assert!(self.err().contains(text), "{text:?} is missing in {:?}", self.err());
         self
     }
 }
 
-/// Whether a process is there and not dead.
+/// Whether a process exists and has not ended.
 pub(crate) fn is_alive(pid: &str) -> bool {
-    // The name in it may be no text.
+    // The name of the process may not be UTF-8.
     let stat = fs::read(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     String::from_utf8_lossy(&stat)
         .rsplit_once(") ")
@@ -274,9 +276,9 @@ fn folder() -> TempDir {
 /// How long the last processes of a test may take to end.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// How long anything may take that must happen.
+/// How long a condition may take to become true.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// For `env`: signals that are ignored here, as under `nohup` or in the background of a shell,
-/// would stay so in what is tested.
+/// would be ignored in the tested process too.
 pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal=HUP,INT,QUIT,XFSZ";

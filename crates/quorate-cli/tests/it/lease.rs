@@ -8,12 +8,12 @@ use rustix::process::Signal;
 use crate::fixture::{Ended, Fixture, Running};
 
 #[track_caller]
-fn say<'a>(fixture: &Fixture, args: impl IntoIterator<Item = &'a str>) -> Ended {
-    fixture.say(args)
+fn exec<'a>(fixture: &Fixture, args: impl IntoIterator<Item = &'a str>) -> Ended {
+    fixture.exec(args)
 }
 
 #[test]
-fn a_script_takes_renews_and_releases_a_lock() {
+fn script_acquires_renews_and_releases_a_lock() {
     let fixture = Fixture::nodes(3);
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let script = format!(
@@ -29,39 +29,39 @@ fn a_script_takes_renews_and_releases_a_lock() {
     let (name, fence) = lines[0].split_once('/').expect("a name and a fence");
     assert!(name == "it's" && fence.parse::<u64>().is_ok(), "{ended:?}");
     assert_eq!(lines[1..], ["75", "free"]);
-    ended.assert_says("\"it's\" lasts for 4.").assert_says("held by");
+    ended.assert_stderr("renewed \"it's\": it expires in 4.").assert_stderr("held by");
 }
 
-/// Two of three have it, and two others of three are there first.
+/// Two of three nodes store the lease, and another pair answers first.
 #[test]
-fn a_lease_is_found_by_whoever_meets_another_majority_first() {
+fn lease_is_found_through_another_majority() {
     let mut fixture = Fixture::without_servers();
     fixture.servers = Server::start_many(3);
     let slow = Proxy::start(&fixture.servers[0].address());
     let nodes = [slow.url(), fixture.servers[1].url(), fixture.servers[2].url()].join(",");
-    let say = |args: &[&str]| {
+    let exec = |args: &[&str]| {
         let mut command = fixture.quorate(args.iter().copied());
         Running::start(command.env("QUORATE_NODES", &nodes)).close().assert_code(0)
     };
-    say(&["nodes", "admit"]);
+    exec(&["nodes", "admit"]);
     fixture.servers[2].pause();
-    let text = say(&["acquire", "x"]);
+    let text = exec(&["acquire", "x"]);
     fixture.servers[2].resume();
     let time = Duration::from_millis(20);
     slow.set(Fault::Delay { up: time, down: time });
-    say(&["renew", text.out().trim()]);
-    say(&["release", text.out().trim()]);
+    exec(&["renew", text.out().trim()]);
+    exec(&["release", text.out().trim()]);
 }
 
 #[test]
-fn a_lease_is_text_or_json() {
+fn lease_is_printed_as_text_or_json() {
     let fixture = Fixture::one();
-    let text = say(&fixture, ["acquire", "x"]).assert_code(0);
+    let text = exec(&fixture, ["acquire", "x"]).assert_code(0);
     let lease = text.out().trim();
     assert!(lease.starts_with("quorate-lease-1:10000:"), "{lease}");
-    say(&fixture, ["renew", lease]).assert_code(0);
-    say(&fixture, ["release", lease]).assert_code(0);
-    let json = say(&fixture, ["acquire", "x", "--ttl", "2s", "--format", "json"]).assert_code(0);
+    exec(&fixture, ["renew", lease]).assert_code(0);
+    exec(&fixture, ["release", lease]).assert_code(0);
+    let json = exec(&fixture, ["acquire", "x", "--ttl", "2s", "--format", "json"]).assert_code(0);
     assert!(json.out().starts_with(r#"{"fence":"#), "{json:?}");
     for part in [r#""name":"x""#, r#""ttl_ms":2000"#, r#""schema_version":1"#, "valid_for_ms"] {
         assert!(json.out().contains(part), "{part} in {json:?}");
@@ -69,28 +69,30 @@ fn a_lease_is_text_or_json() {
 }
 
 #[test]
-fn a_lease_that_is_over_is_79() {
+fn expired_lease_is_79() {
     let fixture = Fixture::one();
-    let text = say(&fixture, ["acquire", "x"]);
+    let text = exec(&fixture, ["acquire", "x"]);
     let lease = text.out().trim();
-    say(&fixture, ["release", lease]).assert_code(0);
+    exec(&fixture, ["release", lease]).assert_code(0);
     for verb in ["renew", "release"] {
-        say(&fixture, [verb, lease]).assert_code(79).assert_says("no longer has the key");
+        exec(&fixture, [verb, lease]).assert_code(79).assert_stderr("no longer has the key");
     }
 }
 
 #[test]
-fn a_lock_that_another_has_is_not_acquired() {
+fn held_lock_is_not_acquired() {
     let fixture = Fixture::one();
     let holder = fixture.hold("x");
-    say(&fixture, ["acquire", "-n", "x"]).assert_code(75).assert_says("held by");
-    say(&fixture, ["acquire", "-w", "500ms", "-E", "3", "x"]).assert_code(3).assert_says("held by");
+    exec(&fixture, ["acquire", "-n", "x"]).assert_code(75).assert_stderr("held by");
+    exec(&fixture, ["acquire", "-w", "500ms", "-E", "3", "x"])
+        .assert_code(3)
+        .assert_stderr("held by");
     holder.close();
 }
 
 /// An empty text would succeed in `eval`.
 #[test]
-fn a_script_that_does_not_get_the_lock_does_not_go_on() {
+fn script_stops_if_it_does_not_get_the_lock() {
     let fixture = Fixture::one();
     let holder = fixture.hold("x");
     let quorate = env!("CARGO_BIN_EXE_quorate");
@@ -127,14 +129,14 @@ fn a_script_that_does_not_get_the_lock_does_not_go_on() {
     holder.close();
 }
 
-/// A signal that ends the wait is no success either.
+/// A signal during the wait is a failure too.
 #[test]
-fn a_script_whose_wait_is_ended_does_not_go_on() {
+fn script_stops_if_its_wait_is_interrupted() {
     let fixture = Fixture::one();
     let holder = fixture.hold("x");
     let mut command = fixture.quorate(["acquire", "x", "--format", "sh", "-v"]);
     let waiting = Running::start(&mut command);
-    let one_waits = || fixture.say(["show", "x"]).out().contains(", 1 waiting");
+    let one_waits = || fixture.exec(["show", "x"]).out().contains(", 1 waiting");
     fixture.await_that("it waits", one_waits);
     waiting.signal(Signal::TERM);
     let ended = waiting.end().assert_code(143);
@@ -144,38 +146,40 @@ fn a_script_whose_wait_is_ended_does_not_go_on() {
 }
 
 #[test]
-fn a_script_shares_a_lock() {
+fn script_acquires_a_shared_lock() {
     for fixture in Fixture::of_each_kind() {
-        let leases = [(); 2].map(|()| say(&fixture, ["acquire", "-s", "x"]).assert_code(0));
+        let leases = [(); 2].map(|()| exec(&fixture, ["acquire", "-s", "x"]).assert_code(0));
         let [one, two] = leases.each_ref().map(|lease| lease.out().trim());
         for _ in 0..2 {
-            say(&fixture, ["renew", "-v", one]).assert_code(0).assert_says("\"x\" lasts for 9.");
+            exec(&fixture, ["renew", "-v", one])
+                .assert_code(0)
+                .assert_stderr("renewed \"x\": it expires in 9.");
         }
-        fixture.run_until_answered(["-n", "x", "true"]).assert_code(75).assert_says("held by");
+        fixture.run_until_answered(["-n", "x", "true"]).assert_code(75).assert_stderr("held by");
         fixture.run_until_answered(["-s", "-n", "x", "true"]).assert_code(0);
-        fixture.say_until_answered(["acquire", "-n", "-s", "-x", "x"]).assert_code(75);
-        say(&fixture, ["release", one]).assert_code(0);
-        say(&fixture, ["release", one]).assert_code(79).assert_says("no longer has the key");
-        say(&fixture, ["renew", one]).assert_code(79).assert_says("no longer has the key");
-        fixture.run_until_answered(["-n", "x", "true"]).assert_code(75).assert_says("held by");
-        say(&fixture, ["renew", two]).assert_code(0);
-        say(&fixture, ["release", two]).assert_code(0);
+        fixture.exec_until_answered(["acquire", "-n", "-s", "-x", "x"]).assert_code(75);
+        exec(&fixture, ["release", one]).assert_code(0);
+        exec(&fixture, ["release", one]).assert_code(79).assert_stderr("no longer has the key");
+        exec(&fixture, ["renew", one]).assert_code(79).assert_stderr("no longer has the key");
+        fixture.run_until_answered(["-n", "x", "true"]).assert_code(75).assert_stderr("held by");
+        exec(&fixture, ["renew", two]).assert_code(0);
+        exec(&fixture, ["release", two]).assert_code(0);
         fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
     }
 }
 
 #[test]
-fn a_shared_lease_ends_with_its_ttl() {
+fn shared_lease_expires_after_its_ttl() {
     for fixture in [Fixture::without_servers(), Fixture::one()] {
-        let lease = say(&fixture, ["acquire", "-s", "--ttl", "1s", "x"]).assert_code(0);
+        let lease = exec(&fixture, ["acquire", "-s", "--ttl", "1s", "x"]).assert_code(0);
         fixture.run(["-w", "20", "x", "true"]).assert_code(0);
-        say(&fixture, ["renew", lease.out().trim()]).assert_code(79);
+        exec(&fixture, ["renew", lease.out().trim()]).assert_code(79);
     }
 }
 
-/// What an earlier lease has left would be taken for its own.
+/// Variables of an earlier lease must not be mistaken for those of this one.
 #[test]
-fn a_script_finds_no_fence_of_a_lock_that_it_shares_and_the_number_of_its_permit() {
+fn shell_variables_have_no_fence_when_shared_and_the_permit_number() {
     let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let show = "echo $QUORATE_LOCK/${QUORATE_FENCE-none}/${QUORATE_PERMIT-none}";
@@ -199,7 +203,7 @@ fn a_script_finds_no_fence_of_a_lock_that_it_shares_and_the_number_of_its_permit
     }
     let json = |args: &[&str]| -> serde_json::Value {
         let args = ["acquire", "--format", "json"].iter().chain(args).copied();
-        serde_json::from_str(say(&fixture, args).assert_code(0).out()).expect("JSON")
+        serde_json::from_str(exec(&fixture, args).assert_code(0).out()).expect("JSON")
     };
     let shared = json(&["-s", "x"]);
     assert!(shared["fence"].is_null() && shared["permit"].is_null(), "{shared}");
@@ -210,41 +214,45 @@ fn a_script_finds_no_fence_of_a_lock_that_it_shares_and_the_number_of_its_permit
 }
 
 #[test]
-fn a_script_takes_renews_and_releases_a_permit() {
+fn script_acquires_renews_and_releases_a_permit() {
     for fixture in Fixture::of_each_kind() {
-        let acquire = || fixture.say_until_answered(["acquire", "-n", "--permits", "2", "jobs"]);
+        let acquire = || fixture.exec_until_answered(["acquire", "-n", "--permits", "2", "jobs"]);
         let (one, two) = (acquire().assert_code(0), acquire().assert_code(0));
         assert_ne!(one.out(), two.out());
-        acquire().assert_code(75).assert_says("all 2 permits are in use");
+        acquire().assert_code(75).assert_stderr("all 2 permits are in use");
         fixture
-            .say_until_answered(["acquire", "-n", "-E", "3", "--permits", "2", "jobs"])
+            .exec_until_answered(["acquire", "-n", "-E", "3", "--permits", "2", "jobs"])
             .assert_code(3);
-        say(&fixture, ["renew", one.out().trim()]).assert_code(0);
-        say(&fixture, ["release", one.out().trim()]).assert_code(0);
+        exec(&fixture, ["renew", one.out().trim()]).assert_code(0);
+        exec(&fixture, ["release", one.out().trim()]).assert_code(0);
         acquire().assert_code(0);
         acquire().assert_code(75);
     }
 }
 
 #[test]
-fn a_nested_acquire_of_the_same_name_is_told_so() {
+fn nested_acquire_of_the_same_lock_is_rejected() {
     let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let told = fixture.run(["x", quorate, "acquire", "x"]).assert_code(64);
-    told.assert_says("wait for itself").assert_says("take the lock once, on the outside");
+    told.assert_stderr("wait for itself")
+        .assert_stderr("acquire the lock once, in the outer command");
     fixture.run(["x", quorate, "acquire", "y"]).assert_code(0);
     fixture.run(["-s", "x", quorate, "acquire", "-s", "x"]).assert_code(64);
     let permit = ["--permits", "2", "jobs"];
     let nested = permit.into_iter().chain([quorate, "acquire"]).chain(permit);
-    fixture.run(nested).assert_code(64).assert_says("take a permit once, on the outside");
+    fixture
+        .run(nested)
+        .assert_code(64)
+        .assert_stderr("Acquire the permits once, in the outer command");
 }
 
 #[test]
-fn a_lease_of_a_name_with_blanks_around_it_is_renewed_and_released() {
+fn lease_of_a_name_with_surrounding_blanks_is_renewed_and_released() {
     let fixture = Fixture::one();
-    let text = say(&fixture, ["acquire", " x "]).assert_code(0);
+    let text = exec(&fixture, ["acquire", " x "]).assert_code(0);
     for verb in ["renew", "release"] {
-        // As it was written, with its line end.
+        // As printed, with its line ending.
         let mut command = fixture.quorate([verb]);
         let ended = Running::start(command.env("QUORATE_LEASE", text.out())).close();
         ended.assert_code(0);
@@ -253,14 +261,14 @@ fn a_lease_of_a_name_with_blanks_around_it_is_renewed_and_released() {
 }
 
 #[test]
-fn errors_are_json_if_the_lease_is_to_be() {
+fn acquire_reports_errors_as_json_if_requested() {
     let fixture = Fixture::one();
     let holder = fixture.hold("x");
     for (args, code, kind) in
         [(&["-n", "x"][..], 75, "busy"), (&["-n", ""], 64, "usage"), (&["--fly", "x"], 64, "usage")]
     {
         let args = ["acquire", "--format", "json"].iter().chain(args).copied();
-        let ended = say(&fixture, args).assert_code(code);
+        let ended = exec(&fixture, args).assert_code(code);
         let json: serde_json::Value = serde_json::from_str(ended.err()).expect("JSON");
         assert_eq!(json["schema_version"], 1, "{ended:?}");
         assert_eq!((&json["error"]["code"], &json["error"]["kind"]), (&code.into(), &kind.into()));
@@ -269,35 +277,35 @@ fn errors_are_json_if_the_lease_is_to_be() {
 }
 
 #[test]
-fn wrong_leases_are_told() {
+fn invalid_leases_are_rejected() {
     let fixture = Fixture::one();
     for verb in ["renew", "release"] {
-        say(&fixture, [verb]).assert_code(64).assert_says("QUORATE_LEASE");
-        let told = "not a lease as `quorate acquire` writes it";
-        say(&fixture, [verb, "x"]).assert_code(64).assert_says(told);
+        exec(&fixture, [verb]).assert_code(64).assert_stderr("QUORATE_LEASE");
+        let told = "invalid lease: pass the text that `quorate acquire` printed";
+        exec(&fixture, [verb, "x"]).assert_code(64).assert_stderr(told);
         let mut command = fixture.quorate([verb]);
         command.env("QUORATE_LEASE", OsStr::from_bytes(b"\xff"));
-        Running::start(&mut command).close().assert_code(64).assert_says(told);
+        Running::start(&mut command).close().assert_code(64).assert_stderr(told);
     }
     fixture.servers[0].kill();
-    say(&fixture, ["acquire", "-n", "x"]).assert_code(69).assert_says("connection refused");
+    exec(&fixture, ["acquire", "-n", "x"]).assert_code(69).assert_stderr("connection refused");
 }
 
-/// The second one is no part of a name, and no secret is shown.
+/// The second lease must not be parsed as part of the name, because the error would reveal it.
 #[test]
-fn leases_that_were_pasted_together_are_not_a_lease() {
+fn concatenated_leases_are_rejected() {
     let fixture = Fixture::one();
-    let lease = say(&fixture, ["acquire", "x"]).assert_code(0);
+    let lease = exec(&fixture, ["acquire", "x"]).assert_code(0);
     let lease = lease.out().trim();
     let secret = lease.split(':').nth(3).expect("an owner");
     for between in ["", " ", "\n"] {
         let both = format!("{lease}{between}{lease}");
         for verb in ["renew", "release"] {
-            let ended = say(&fixture, [verb, &both]).assert_code(64);
+            let ended = exec(&fixture, [verb, &both]).assert_code(64);
             assert!(!ended.err().contains(secret), "{ended:?}");
-            let is_told = ended.err().contains("not a lease") || between == "\n";
+            let is_told = ended.err().contains("invalid lease") || between == "\n";
             assert!(is_told, "{ended:?}");
         }
     }
-    say(&fixture, ["release", lease]).assert_code(0);
+    exec(&fixture, ["release", lease]).assert_code(0);
 }

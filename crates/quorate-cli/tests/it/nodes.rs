@@ -1,6 +1,6 @@
 //! `quorate nodes` on real servers.
 
-mod looks;
+mod read_only;
 mod refusals;
 
 use std::process::{Command, Output};
@@ -23,9 +23,9 @@ fn new_nodes_are_shown_admitted_and_shown_again() {
     assert_eq!(text(&shown.stdout).matches(": attached\n").count(), 3, "{shown:?}");
 }
 
-/// What a node says first need not be what it stays with.
+/// The first status of a node may differ from its settled status.
 #[test]
-fn a_node_that_answers_late_is_waited_for() {
+fn slow_nodes_are_waited_for() {
     let servers = Server::start_many(3);
     let slow = Proxy::start(&servers[2].address());
     let urls = [servers[0].url(), servers[1].url(), slow.url()];
@@ -34,7 +34,7 @@ fn a_node_that_answers_late_is_waited_for() {
     slow.set(Fault::BlackHole);
     let before = slow.connections();
     let showing = Running::start(&mut command("show", &urls));
-    // It was told once that nobody answers there.
+    // This client has already seen the connection fail.
     eventually("it tries again", PATIENCE, || slow.connections() > before + 1);
     slow.set(Fault::Pass);
     let shown = showing.close().0;
@@ -42,7 +42,7 @@ fn a_node_that_answers_late_is_waited_for() {
 }
 
 #[test]
-fn nodes_that_hold_something_are_not_admitted() {
+fn nodes_that_are_not_empty_are_not_admitted() {
     let servers = Server::start_many(3);
     cmd("SET").arg("a").arg("b").exec(&mut servers[1].connection()).expect("it is stored");
     let refused = quorate("admit", &servers);
@@ -52,7 +52,7 @@ fn nodes_that_hold_something_are_not_admitted() {
 }
 
 #[test]
-fn a_dead_node_is_replaced() {
+fn killed_node_can_be_replaced() {
     let mut servers = Server::start_many(4);
     let new = servers.pop().expect("there are four");
     assert!(quorate("admit", &servers).status.success());
@@ -68,7 +68,7 @@ fn a_dead_node_is_replaced() {
 }
 
 #[test]
-fn a_node_that_forgot_has_its_place_again_if_somebody_vouches_for_the_list() {
+fn node_that_forgot_the_set_rejoins_after_vouch() {
     let servers = Server::start_many(3);
     assert!(quorate("admit", &servers).status.success());
     servers[0].kill();
@@ -79,21 +79,25 @@ fn a_node_that_forgot_has_its_place_again_if_somebody_vouches_for_the_list() {
     };
     assert_eq!(quorate("admit", &servers).status.code(), Some(69));
     assert_eq!(place(), None);
-    // The other one alone cannot know whether the set was changed without it.
+    // The other node alone cannot know whether the set was changed without it.
     let vouched = quorate("vouch", &servers);
     assert!(text(&vouched.stderr).contains("in quarantine for "), "{vouched:?}");
     assert_eq!(place().as_deref(), Some("1"));
 }
 
 #[test]
-fn bad_arguments_are_told_what_to_do() {
+fn invalid_arguments_are_explained() {
     let run = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
         Running::start(command.env_remove("QUORATE_NODES").args(args)).close().0
     };
     for (args, code, expected) in [
-        (&["nodes", "show"][..], 64, "no nodes are given"),
-        (&["nodes", "show", "--node", "redis://h", "--max-ttl", "soon"], 64, "write 500ms"),
+        (&["nodes", "show"][..], 64, "no nodes given"),
+        (
+            &["nodes", "show", "--node", "redis://h", "--max-ttl", "soon"],
+            64,
+            "use a number followed by ms, s, m or h",
+        ),
         (&["nodes", "show", "--node", "ftp://user:secret@h"], 78, "node 1"),
         (&["nodes", "fly"], 64, "fly"),
         (&[], 64, "Usage"),
@@ -106,10 +110,10 @@ fn bad_arguments_are_told_what_to_do() {
     assert!(run(&["--help"]).status.success());
 }
 
-/// Runs a verb on these servers, with a guard that is short.
-fn quorate(verb: &str, servers: &[Server]) -> Output {
+/// Runs a subcommand of `nodes` on these servers, with a short quarantine.
+fn quorate(subcommand: &str, servers: &[Server]) -> Output {
     let urls: Vec<String> = servers.iter().map(Server::url).collect();
-    Running::start(&mut command(verb, &urls)).close().0
+    Running::start(&mut command(subcommand, &urls)).close().0
 }
 
 fn command(verb: &str, urls: &[String]) -> Command {

@@ -1,4 +1,4 @@
-//! What cannot be written.
+//! Output that cannot be written.
 
 use std::{
     fs::OpenOptions,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::fixture::{Ended, Fixture, Running};
 
-fn say(fixture: &Fixture, args: &[&str], out: impl Into<Stdio>) -> Ended {
+fn exec(fixture: &Fixture, args: &[&str], out: impl Into<Stdio>) -> Ended {
     let mut command = fixture.quorate(args.iter().copied());
     Running::start_as_is(command.stdin(Stdio::null()).stdout(out)).end()
 }
@@ -17,7 +17,7 @@ fn full_disk() -> Stdio {
     OpenOptions::new().write(true).open("/dev/full").expect("it is there").into()
 }
 
-/// A pipe whose reader has gone.
+/// A pipe with a closed reader.
 fn closed_pipe() -> Stdio {
     let (reader, writer) = io::pipe().expect("a pipe");
     drop(reader);
@@ -25,49 +25,50 @@ fn closed_pipe() -> Stdio {
 }
 
 #[test]
-fn a_full_disk_is_74() {
+fn full_disk_is_74() {
     let fixture = Fixture::without_servers();
-    for args in TALKERS {
-        let ended = say(&fixture, args, full_disk()).assert_code(74).assert_says("cannot write: ");
+    for args in PRINTING_COMMANDS {
+        let ended =
+            exec(&fixture, args, full_disk()).assert_code(74).assert_stderr("cannot write ");
         let is_json = args.ends_with(&["json"]);
         assert_eq!(ended.err().contains(r#""kind":"io""#), is_json, "{ended:?}");
     }
 }
 
 #[test]
-fn a_reader_that_has_gone_is_no_error() {
+fn closed_pipe_is_not_an_error() {
     let fixture = Fixture::without_servers();
-    for args in TALKERS {
-        let ended = say(&fixture, args, closed_pipe()).assert_code(0);
+    for args in PRINTING_COMMANDS {
+        let ended = exec(&fixture, args, closed_pipe()).assert_code(0);
         assert_eq!(ended.err(), "", "{args:?}");
     }
 }
 
-/// Nobody could release it.
+/// No caller could release it.
 #[test]
-fn a_lease_that_cannot_be_written_is_given_back() {
+fn lease_that_cannot_be_written_is_released() {
     let fixture = Fixture::one();
     for out in [full_disk(), closed_pipe()] {
-        say(&fixture, &["acquire", "x"], out).assert_code(74).assert_says("cannot write: ");
+        exec(&fixture, &["acquire", "x"], out).assert_code(74).assert_stderr("cannot write ");
         assert!(fixture.servers[0].get("x").is_none(), "it was given back");
     }
 }
 
-/// What is closed is /dev/null by the time that we could ask.
+/// A closed standard output has become /dev/null before the command can check it.
 #[test]
-fn a_lease_that_nobody_could_read_is_not_taken() {
+fn lock_is_not_acquired_if_its_lease_would_be_discarded() {
     let fixture = Fixture::one();
-    let told = "nobody could renew or release the lease";
-    say(&fixture, &["acquire", "x"], Stdio::null()).assert_code(74).assert_says(told);
+    let told = "so the lease would be lost";
+    exec(&fixture, &["acquire", "x"], Stdio::null()).assert_code(74).assert_stderr(told);
     let mut command = Command::new("sh");
     fixture.prepare(&mut command);
     let script = format!("exec {} acquire x >&-", env!("CARGO_BIN_EXE_quorate"));
-    Running::start(command.args(["-c", &script])).close().assert_code(74).assert_says(told);
+    Running::start(command.args(["-c", &script])).close().assert_code(74).assert_stderr(told);
     assert!(fixture.servers[0].get("x").is_none(), "nobody has it");
 }
 
-/// Everything that has something to say, on this machine.
-const TALKERS: [&[&str]; 9] = [
+/// Every subcommand that writes output, with local locks.
+const PRINTING_COMMANDS: [&[&str]; 9] = [
     &["--help"],
     &["--version"],
     &["completions", "bash"],

@@ -1,8 +1,7 @@
 //! `quorate run`.
 
 mod codes;
-mod crowd;
-mod danger;
+mod contention;
 mod flags;
 mod nodes_down;
 mod permits;
@@ -12,4 +11,5 @@ mod several;
 mod shared;
 mod signals;
 mod terminal;
+mod termination;
 mod tree;

@@ -1,5 +1,5 @@
-//! Help, manual and JSON are as they were read and approved, and completions are there.
-//! `QUORATE_APPROVE=1 cargo test` writes them anew.
+//! Help, man pages and JSON match their approved texts, and completions exist. `QUORATE_APPROVE=1
+//! cargo test` writes them anew.
 
 use std::{env, fs, path::Path};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::fixture::{Fixture, PATIENCE, Running};
 
 #[test]
-fn help_is_as_approved() {
+fn help_matches_the_approved_text() {
     for (name, args) in [
         ("help.txt", &["--help"][..]),
         ("help-run.txt", &["run", "--help"]),
@@ -28,7 +28,7 @@ fn help_is_as_approved() {
 }
 
 #[test]
-fn the_manual_is_as_approved() {
+fn man_pages_match_the_approved_text() {
     approve("quorate.1", &["man"]);
     approve("quorate-run.1", &["man", "run"]);
     approve("quorate-acquire.1", &["man", "acquire"]);
@@ -37,21 +37,24 @@ fn the_manual_is_as_approved() {
     approve("quorate-serve.1", &["man", "serve"]);
     approve("quorate-token.1", &["man", "token"]);
     let fixture = Fixture::without_servers();
-    let ended = fixture.say(["man", "fly"]);
-    ended.assert_code(64).assert_says("no verb `fly`");
-    fixture.say(["man", "nodes", "fly"]).assert_code(64).assert_says("no verb `nodes fly`");
+    let ended = fixture.exec(["man", "fly"]);
+    ended.assert_code(64).assert_stderr("no such subcommand: \"fly\"");
+    fixture
+        .exec(["man", "nodes", "fly"])
+        .assert_code(64)
+        .assert_stderr("no such subcommand: \"nodes fly\"");
 }
 
-/// Every page is there that another one names, with what its exit codes mean.
+/// Every page that another page mentions exists, and explains its exit codes.
 #[test]
-fn pages_of_the_manual_name_only_pages_that_can_be_written() {
+fn man_pages_refer_only_to_existing_pages() {
     let fixture = Fixture::without_servers();
     let mut names = vec!["quorate".to_owned()];
     let mut next = 0;
     while let Some(name) = names.get(next).cloned() {
         next += 1;
         let words = name.split('-').skip(1);
-        let page = fixture.say(["man"].into_iter().chain(words)).assert_code(0);
+        let page = fixture.exec(["man"].into_iter().chain(words)).assert_code(0);
         assert!(page.out().contains(&format!(".TH {name} 1 ")), "{name}: {page:?}");
         assert!(page.out().contains("\n.SH \"EXIT STATUS\"\n.TP\n"), "{name}: {page:?}");
         let others = page.out().lines().filter_map(|line| line.strip_suffix("(1)"));
@@ -61,21 +64,21 @@ fn pages_of_the_manual_name_only_pages_that_can_be_written() {
 }
 
 #[test]
-fn settings_as_json_are_as_approved() {
+fn settings_as_json_match_the_approved_text() {
     approve("config.json", &["config", "-o", "json"]);
 }
 
 #[test]
-fn locks_as_json_are_as_approved() {
+fn locks_as_json_match_the_approved_text() {
     let fixture = Fixture::one();
     let (holder, waiting) = (fixture.hold("x"), fixture.start(["x", "true"]));
-    let say = |args: &[&str]| {
-        let ended = fixture.say(args.iter().copied());
+    let exec = |args: &[&str]| {
+        let ended = fixture.exec(args.iter().copied());
         let ended = ended.assert_code(0);
         assert_eq!(ended.out().lines().count(), 1, "one object, one line: {ended:?}");
         serde_json::from_str::<Value>(ended.out()).expect("JSON")
     };
-    let one_waits = || say(&["show", "x", "-o", "json"])["waiting_total"] == 1;
+    let one_waits = || exec(&["show", "x", "-o", "json"])["waiting_total"] == 1;
     eventually("one waits", PATIENCE, one_waits);
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let person = |running: &Running| format!("quorate/{host}/{}", running.pid().as_raw_nonzero());
@@ -87,7 +90,7 @@ fn locks_as_json_are_as_approved() {
     for (name, args) in
         [("ls.json", &["ls", "-o", "json"][..]), ("show.json", &["show", "x", "-o", "json"])]
     {
-        let mut json = say(args);
+        let mut json = exec(args);
         settle(&mut json, &names);
         compare(name, &format!("{json:#}\n"));
     }
@@ -96,10 +99,10 @@ fn locks_as_json_are_as_approved() {
 }
 
 #[test]
-fn shared_locks_as_json_are_as_approved() {
+fn shared_locks_as_json_match_the_approved_text() {
     let fixture = Fixture::one();
     let holders = ["one", "two"].map(|who| fixture.hold_with(["-s", "--who", who, "x"], who));
-    let ended = fixture.say(["show", "x", "-o", "json"]).assert_code(0);
+    let ended = fixture.exec(["show", "x", "-o", "json"]).assert_code(0);
     let mut json = serde_json::from_str::<Value>(ended.out()).expect("JSON");
     settle(&mut json, &[(fixture.servers[0].url(), "redis://ADDRESS")]);
     compare("show-shared.json", &format!("{json:#}\n"));
@@ -108,7 +111,7 @@ fn shared_locks_as_json_are_as_approved() {
     }
 }
 
-/// Puts words in the place of what is another thing each time, if it is what it has to be.
+/// Replaces values that differ between runs by fixed words, after checking their form.
 fn settle(json: &mut Value, names: &[(String, &str)]) {
     match json {
         Value::Object(object) => {
@@ -132,16 +135,16 @@ fn settle(json: &mut Value, names: &[(String, &str)]) {
 }
 
 #[test]
-fn completions_are_there_for_every_shell() {
+fn completions_exist_for_every_shell() {
     let fixture = Fixture::without_servers();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let ended = fixture.say(["completions", shell]);
+        let ended = fixture.exec(["completions", shell]);
         let ended = ended.assert_code(0);
         for flag in ["conflict-exit-code", "shared", "permits"] {
             assert!(ended.out().contains(flag), "{flag} for {shell}");
         }
     }
-    // A shell that is there reads its own.
+    // An installed shell can parse its completions.
     let script = format!("source <({} completions bash)", env!("CARGO_BIN_EXE_quorate"));
     let mut bash = std::process::Command::new("bash");
     Running::start(bash.args(["-c", &script])).close().assert_code(0);
@@ -150,7 +153,7 @@ fn completions_are_there_for_every_shell() {
 #[track_caller]
 fn approve(name: &str, args: &[&str]) {
     let fixture = Fixture::without_servers();
-    let ended = fixture.say(args.iter().copied()).assert_code(0);
+    let ended = fixture.exec(args.iter().copied()).assert_code(0);
     let folder = fixture.folder().display().to_string();
     let line = |line: &str| format!("{}\n", line.replace(&folder, "FOLDER").trim_end());
     let text: String = ended.out().lines().map(line).collect();

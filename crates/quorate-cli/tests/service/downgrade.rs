@@ -1,4 +1,4 @@
-//! Writers that become readers.
+//! Downgrades of writers to readers.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -78,7 +78,7 @@ fn repeated_downgrade_returns_the_same_lease() {
             assert_eq!(again.lease_id(), first.lease_id());
         }
         cluster.release(&other.lease_id()).assert_status(204);
-        // The repetition got no second lease.
+        // The repeated request got no second lease.
         cluster.release(&first.lease_id()).assert_status(204);
         let next = write(&cluster, "doc");
         cluster.downgrade(&writer.lease_id()).assert_problem(410, "lease_lost");
@@ -109,7 +109,7 @@ fn concurrent_downgrades_return_the_same_lease() {
     });
 }
 
-/// The client disconnects at another moment in every round.
+/// The client disconnects at a different moment in every round.
 #[test]
 fn downgrade_whose_response_is_lost_can_be_repeated() {
     Cluster::on_each_kind(|cluster| {
@@ -208,7 +208,7 @@ fn read_lease_expires_unless_it_is_renewed() {
         let writer = cluster.acquire("doc", &request).assert_status(200);
         let reader = cluster.downgrade(&writer.lease_id());
         if reader.status != 200 {
-            // A busy machine.
+            // The machine may be busy.
             return drop(reader.assert_problem(410, "lease_lost"));
         }
         eventually("the lease expires", PATIENCE, || {

@@ -1,4 +1,4 @@
-//! Requests that make no sense get a problem, and never a 5xx.
+//! Invalid requests get a problem, and never a 5xx.
 
 use serde_json::json;
 
@@ -28,7 +28,7 @@ fn unknown_paths_and_methods_are_problems() {
 }
 
 #[test]
-fn bodies_that_make_no_sense_are_rejected() {
+fn invalid_bodies_are_rejected() {
     let cluster = Cluster::local();
     let send = |body: &[u8]| {
         let headers = [("Content-Type", "application/json")];
@@ -68,7 +68,7 @@ fn empty_body_means_the_defaults() {
 }
 
 #[test]
-fn lease_ids_that_are_none_are_rejected() {
+fn invalid_lease_ids_are_rejected() {
     for cluster in [Cluster::local(), Cluster::nodes(1)] {
         let lease = cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
         let lease = lease.lease_id();
@@ -78,7 +78,7 @@ fn lease_ids_that_are_none_are_rejected() {
                 assert_eq!(response.status, 400, "{wrong}: {response:?}");
             }
         }
-        // Whatever single character is changed.
+        // Changes each single character.
         for at in 0..lease.len() {
             let mut changed = lease.clone().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::fixture::{Cluster, Event, Events};
 
 #[test]
-fn stream_begins_with_a_snapshot_and_goes_on_with_changes() {
+fn stream_begins_with_a_snapshot_and_continues_with_changes() {
     Cluster::on_each_kind(|cluster| {
         cluster.acquire("before", &json!({ "ttl_ms": 60_000 })).assert_status(200);
         let mut events = cluster.any().watch("", None);
@@ -76,7 +76,7 @@ fn stream_resumes_after_the_last_event_without_a_gap() {
         cluster.acquire("two", &json!({ "ttl_ms": 60_000 })).assert_status(200);
         expect(&mut events, ("held", "two"));
         drop(events);
-        // Nobody watches meanwhile.
+        // No client watches in the meantime.
         cluster.release(&first.lease_id()).assert_status(204);
         let mut resumed = instance.watch("", Some(&last));
         expect(&mut resumed, ("held", "two"));
@@ -96,7 +96,7 @@ fn stream_that_cannot_resume_begins_with_a_snapshot() {
     let (epoch, _) = id.split_once('-').expect("epoch and number");
     let made_up = [format!("{epoch}-99999999999"), format!("{epoch}--1"), format!("{epoch}-x")];
     let made_up = made_up.iter().map(String::as_str).chain(["", "0", "other-1", "<script>"]);
-    // Another instance has other events.
+    // The events of another instance are different.
     let elsewhere = [(&cluster.instances[1], &*id)].into_iter();
     for (instance, last) in made_up.map(|last| (&cluster.instances[0], last)).chain(elsewhere) {
         let mut events = instance.watch("", Some(last));
@@ -123,9 +123,9 @@ fn prefix_restricts_the_snapshot_and_the_changes() {
     cluster.get("/v1/events?since=1").assert_problem(400, "invalid_request");
 }
 
-/// Locks whose nodes cannot be reached are not free.
+/// Unreachable nodes do not make their locks free.
 #[test]
-fn nodes_that_are_down_free_no_locks() {
+fn unreachable_nodes_release_no_locks() {
     let cluster = Cluster::nodes(3);
     let mut events = cluster.any().watch("", None);
     events.next().expect("a snapshot").snapshot();

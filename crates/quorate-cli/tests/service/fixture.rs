@@ -1,6 +1,6 @@
 //! Instances of `quorate serve`, and requests to them.
 
-// Other test binaries include this file by its path.
+// Other test binaries include this file by path and use parts of it.
 #[path = "fixture/wire.rs"]
 mod wire;
 
@@ -23,7 +23,7 @@ use ureq::{Agent, http};
 
 pub(crate) use self::wire::{Event, Events, Sent};
 
-/// Instances of the service that share nothing but the nodes, or a folder.
+/// Instances of the service that share only the nodes, or a folder.
 pub(crate) struct Cluster {
     pub(crate) instances: Vec<Instance>,
     pub(crate) servers: Vec<Server>,
@@ -32,7 +32,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Two instances on the locks of this machine.
+    /// Two instances with local locks.
     pub(crate) fn local() -> Self {
         Self::start(0, 2, &[])
     }
@@ -47,7 +47,7 @@ impl Cluster {
         [Self::local(), Self::nodes(1), Self::nodes(3)]
     }
 
-    /// Runs a slow test on each of these at the same time.
+    /// Runs a slow test on each of these concurrently.
     pub(crate) fn on_each_kind(test: impl Fn(Self) + Sync) {
         thread::scope(|scope| {
             for cluster in Self::of_each_kind() {
@@ -58,7 +58,7 @@ impl Cluster {
     }
 
     /// Starts instances with these arguments on this number of servers. Without servers the locks
-    /// are those of this machine.
+    /// are local.
     pub(crate) fn start(servers: usize, instances: usize, args: &[&str]) -> Self {
         let servers = Server::start_many(servers);
         let folder = tempfile::tempdir().expect("a folder");
@@ -100,7 +100,7 @@ impl Cluster {
         self.folder.path().join(name)
     }
 
-    /// The next instance in turn: what one of them knows, another one must do as well.
+    /// The next instance in rotation: any instance must handle the leases of another one.
     pub(crate) fn any(&self) -> &Instance {
         let number = self.next.replace(self.next.get() + 1);
         &self.instances[number % self.instances.len()]
@@ -126,7 +126,7 @@ impl Cluster {
         self.any().send("DELETE", &format!("/v1/leases/{lease_id}"), &[], None)
     }
 
-    /// What the next instance says about a path.
+    /// The response of the next instance for a path.
     pub(crate) fn get(&self, path: &str) -> Response {
         self.any().send("GET", path, &[], None)
     }
@@ -139,7 +139,7 @@ impl Cluster {
     }
 }
 
-/// One process. It is killed with its test.
+/// One process. It is killed when the test ends.
 pub(crate) struct Instance {
     child: Child,
     pub(crate) address: SocketAddr,
@@ -161,9 +161,9 @@ impl Instance {
         thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 if let Some((_, url)) = line.split_once("listening on ") {
-                    // In a message of the format JSON the text has an end.
+                    // In JSON messages the text ends with a quote.
                     let url = url.trim_end_matches("\"}");
-                    // The test may be over.
+                    // The test may have ended.
                     let _ = sender.send(url.to_owned());
                 }
                 let mut heard = heard.lock().expect("no panic");
@@ -220,7 +220,7 @@ impl Instance {
         sent.unwrap_or_else(|error| panic!("{method} {path}: {error}\n{}", self.said()))
     }
 
-    /// The same; the instance may be dead.
+    /// The same; the instance may have been killed.
     pub(crate) fn try_send(
         &self,
         method: &str,
@@ -251,13 +251,13 @@ impl Instance {
         rustix::process::kill_process(self.pid(), signal).expect("it is there");
     }
 
-    /// Ends it without warning.
+    /// Kills it.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it is ours");
         self.child.wait().expect("it is ours");
     }
 
-    /// Stops it, and waits until all of its threads stand still.
+    /// Stops it, and waits until all of its threads are stopped.
     #[track_caller]
     pub(crate) fn stop(&self) {
         self.signal(rustix::process::Signal::STOP);
@@ -266,7 +266,7 @@ impl Instance {
             let tasks = std::fs::read_dir(&tasks).expect("it is there");
             tasks.flatten().all(|task| {
                 let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-                // The name before the state may have anything in it.
+                // The name before the state can contain anything.
                 stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
             })
         });
@@ -292,13 +292,13 @@ impl Drop for Instance {
     }
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) text: String,
-    /// The text as JSON; null if it is none.
+    /// The body as JSON; null if it is not JSON.
     pub(crate) body: Value,
 }
 

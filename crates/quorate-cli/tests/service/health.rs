@@ -42,7 +42,7 @@ fn instance_without_a_majority_is_alive_but_not_ready() {
     }
 }
 
-/// Nobody asks the nodes for anything, but for the instance itself.
+/// No client sends a request: only the instance itself contacts the nodes.
 #[test]
 fn idle_instance_notices_nodes_that_hang() {
     let cluster = Cluster::nodes(3);
@@ -72,7 +72,7 @@ fn nodes_that_lost_their_data_leave_the_instance_not_ready() {
     }
 }
 
-/// Every node is named, with what is wrong with it.
+/// Every node is named, with its error.
 #[track_caller]
 fn assert_not_ready(cluster: &Cluster, instance: &Instance) {
     let ready = || instance.send("GET", "/readyz", &[], None);

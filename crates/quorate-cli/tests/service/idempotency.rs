@@ -1,4 +1,4 @@
-//! Requests that are sent again with the same Idempotency-Key.
+//! Requests that are repeated with the same Idempotency-Key.
 
 use std::thread;
 
@@ -49,7 +49,7 @@ fn key_with_another_body_is_rejected() {
     });
 }
 
-/// JSON that says the same is the same request.
+/// Equivalent JSON is the same request.
 #[test]
 fn order_of_fields_and_blanks_do_not_make_another_request() {
     let cluster = Cluster::nodes(1);
@@ -107,7 +107,7 @@ fn repeated_owner_of_a_permit_gets_no_second_one() {
 #[test]
 fn concurrent_duplicates_never_lose_the_lock() {
     Cluster::on_each_kind(|cluster| {
-        // Duplicates that wait look for the lease of the first one every second.
+        // Waiting duplicates search for the lease of the first one every second.
         for (wait_ms, rounds) in [(0, 10), (20_000, 1)] {
             for round in 0..rounds {
                 let request = json!({ "ttl_ms": 60_000, "wait_ms": wait_ms });
@@ -150,7 +150,7 @@ fn retry_after_a_disconnect_gets_the_lock() {
     });
 }
 
-/// The first instance has granted the lock and dies, and its client never reads the response.
+/// The first instance has granted the lock and is killed, and its client never reads the response.
 #[test]
 fn retry_through_another_instance_gets_the_lease_of_a_killed_one() {
     Cluster::on_each_kind(|mut cluster| {
@@ -170,7 +170,7 @@ fn retry_through_another_instance_gets_the_lease_of_a_killed_one() {
     });
 }
 
-/// A repetition that is not delivered must not end the lease that the client already has.
+/// A repeated request whose response is lost must not end the lease that the client already holds.
 #[test]
 fn undelivered_repetition_leaves_the_lease_alone() {
     Cluster::on_each_kind(|cluster| {
@@ -179,7 +179,7 @@ fn undelivered_repetition_leaves_the_lease_alone() {
         let first = keyed(cluster.any(), "job", "k1", &request).assert_status(200);
         for round in 0..60_u64 {
             let copy = cluster.any().start_acquire("job", &headers, &request);
-            // At another moment of its life in every round.
+            // At a different moment in every round.
             for _ in 0..round % 6 {
                 cluster.get("/healthz").assert_status(200);
             }
@@ -191,7 +191,7 @@ fn undelivered_repetition_leaves_the_lease_alone() {
     });
 }
 
-/// An instance that stood still answers a request whose client got its answer elsewhere.
+/// An instance that was stopped answers a request whose client got its response elsewhere.
 #[test]
 fn late_answer_to_the_first_request_leaves_the_lease_of_the_repetition_alone() {
     for mut cluster in [Cluster::nodes(1), Cluster::nodes(3)] {
@@ -228,7 +228,7 @@ fn shutdown_releases_nothing_that_a_repetition_found() {
 }
 
 #[test]
-fn wrong_keys_are_rejected() {
+fn invalid_keys_are_rejected() {
     let cluster = Cluster::local();
     for key in [String::new(), "k".repeat(256)] {
         let refused = keyed(cluster.any(), "job", &key, &json!({}));
@@ -241,7 +241,7 @@ fn keyed(instance: &Instance, name: &str, key: &str, request: &Value) -> Respons
     instance.acquire_with(name, &[("Idempotency-Key", key)], request)
 }
 
-/// The same request at the same time, through both instances.
+/// The same request at the same time, at both instances.
 fn duplicates(cluster: &Cluster, name: &str, key: &str, request: &Value) -> Vec<Response> {
     let instances: Vec<&Instance> = cluster.instances.iter().cycle().take(4).collect();
     thread::scope(|scope| {
@@ -251,7 +251,7 @@ fn duplicates(cluster: &Cluster, name: &str, key: &str, request: &Value) -> Vec<
     })
 }
 
-/// At least one has the lock, and all that have it have the same lease.
+/// At least one request got the lock, and all of those got the same lease.
 #[track_caller]
 fn check_duplicates(cluster: &Cluster, name: &str, responses: Vec<Response>) {
     let (granted, others): (Vec<_>, Vec<_>) =

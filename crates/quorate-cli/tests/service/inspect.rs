@@ -1,4 +1,4 @@
-//! What people see of one lock.
+//! Inspection of one lock.
 
 use quorate_testkit::Server;
 use serde_json::json;
@@ -39,7 +39,7 @@ fn owner_and_reason_are_shown_with_the_lock_and_in_conflicts() {
 }
 
 #[test]
-fn lock_is_not_known_while_too_few_nodes_answer() {
+fn lock_is_unknown_while_too_few_nodes_answer() {
     let cluster = Cluster::nodes(3);
     cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
     let known = cluster.get("/v1/locks/job").assert_status(200);

@@ -66,7 +66,7 @@ fn lock_is_listed_once_per_page_and_not_after_its_release() {
 }
 
 #[test]
-fn wrong_parameters_are_rejected() {
+fn invalid_parameters_are_rejected() {
     let cluster = Cluster::nodes(1);
     for (query, code) in [
         ("limit=0", "out_of_bounds"),

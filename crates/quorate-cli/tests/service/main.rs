@@ -1,4 +1,4 @@
-//! The HTTP service from the outside: real `quorate serve` processes on real servers.
+//! End-to-end tests of the HTTP service: real `quorate serve` processes on real servers.
 
 #![cfg(test)]
 

@@ -33,7 +33,7 @@ fn requests_of_one_identity_hold_the_lock_until_the_last_lease_ends() {
 }
 
 #[test]
-fn an_entry_does_not_wait_behind_other_requests() {
+fn entry_does_not_queue_behind_other_requests() {
     for cluster in Cluster::of_each_kind() {
         let outer = cluster.acquire("job", &entry("import")).assert_status(200);
         let request = json!({ "wait_ms": 30_000, "ttl_ms": 60_000 });
@@ -87,7 +87,7 @@ fn repeated_entry_gets_no_second_lease() {
 }
 
 #[test]
-fn wrong_identities_are_rejected() {
+fn invalid_identities_are_rejected() {
     let cluster = Cluster::local();
     for (request, code) in [
         (json!({ "identity": "" }), "out_of_bounds"),

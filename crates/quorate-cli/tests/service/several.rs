@@ -56,7 +56,7 @@ fn all_locks_are_acquired_and_each_is_renewed_and_released_by_itself() {
 }
 
 #[test]
-fn one_lock_that_is_held_keeps_all_others_free() {
+fn held_lock_keeps_the_rest_of_the_set_free() {
     Cluster::on_each_kind(|cluster| {
         let request = json!({ "owner": "worker-7", "ttl_ms": 60_000 });
         let holder = cluster.acquire("b", &request).assert_status(200);
@@ -192,7 +192,7 @@ fn several_permits_are_acquired_together_or_not_at_all() {
         assert_eq!(refused.body["detail"], "too many permits are in use");
         let late = cluster.acquire("pool", &want(2, 300)).assert_problem(409, "held");
         assert_eq!(late.body["holder"]["owner"], "worker-7", "{late:?}");
-        // Neither keeps the one that is free.
+        // Neither request keeps the free permit.
         let one = cluster.acquire("pool", &want(1, 0)).assert_status(200);
         assert_eq!(leases(&one).len(), 1);
         cluster.release(&one.lease_id()).assert_status(204);

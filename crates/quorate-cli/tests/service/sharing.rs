@@ -64,7 +64,7 @@ fn permits_never_exceed_their_number() {
                 most.fetch_max(now, Ordering::SeqCst);
                 assert!(now <= PERMITS, "{now} hold {PERMITS} permits");
                 let path = format!("/v1/leases/{}", acquired.lease_id());
-                // Before the release: afterwards the next owner may be inside already.
+                // Before the release: after it the next owner may already hold the lock.
                 inside.fetch_sub(1, Ordering::SeqCst);
                 instance(1).send("DELETE", &path, &[], None).assert_status(204);
             }
@@ -85,7 +85,7 @@ fn permits_never_exceed_their_number() {
 }
 
 #[test]
-fn wrong_permits_are_rejected() {
+fn invalid_permits_are_rejected() {
     let cluster = Cluster::local();
     for (request, code) in [
         (json!({ "mode": "permits" }), "out_of_bounds"),

@@ -19,7 +19,7 @@ fn instance_ends_with_code_0_on_either_signal() {
 }
 
 #[test]
-fn waiting_requests_are_sent_elsewhere() {
+fn waiting_requests_are_answered_with_shutting_down() {
     Cluster::on_each_kind(|mut cluster| {
         let holder = cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
         let request = json!({ "ttl_ms": 60_000, "wait_ms": 60_000 });
@@ -42,7 +42,7 @@ fn waiting_requests_are_sent_elsewhere() {
 }
 
 #[test]
-fn leases_live_on_after_the_end_of_their_instance() {
+fn leases_outlive_their_instance() {
     Cluster::on_each_kind(|mut cluster| {
         let requests = [
             ("job", json!({ "ttl_ms": 60_000 })),
@@ -66,9 +66,9 @@ fn draining_instance_is_not_ready_but_serves_leases() {
     Cluster::on_each_kind(|mut cluster| {
         let lease = cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
         let draining = &cluster.instances[0];
-        // On a new connection: those that are idle are closed.
+        // On a new connection: idle ones are closed.
         let send = |method, path: &str| draining.start_request(method, path, &[], 0).response();
-        // A request whose body has not arrived keeps the instance from ending.
+        // A request whose body has not arrived delays the shutdown.
         let mut unfinished = draining.start_request("POST", "/v1/locks/x/acquire", &[], 2);
         unfinished.send(b"{");
         send("GET", "/readyz").assert_status(200);
@@ -101,7 +101,7 @@ fn release_in_progress_finishes() {
         cluster.servers[0].pause();
         let path = format!("/v1/leases/{lease}");
         let mut release = ending.start_request("DELETE", &path, &[], 0);
-        // It is served: a request that came later has its answer.
+        // The instance is still serving: a later request got its response.
         ending.send("GET", "/healthz", &[], None).assert_status(200);
         ending.signal(Signal::TERM);
         eventually("it drains", PATIENCE, || ending.said().contains("shutting down"));
@@ -132,7 +132,7 @@ fn grace_bounds_the_shutdown() {
     unfinished.send(b"{");
     cluster.instances[0].send("GET", "/healthz", &[], None).assert_status(200);
     cluster.instances[0].signal(Signal::TERM);
-    // Without the bound it would wait for the body.
+    // Without the bound the shutdown would wait for the body.
     assert_eq!(cluster.instances[0].end(), Some(0));
     drop(unfinished);
 }

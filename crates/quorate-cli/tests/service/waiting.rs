@@ -24,8 +24,8 @@ fn waiters_are_served_in_the_order_of_the_queue_across_instances() {
         }
         let lock = cluster.get("/v1/locks/job");
         let queue = lock.body["queue"].as_array().expect("a queue").iter();
-        // Instances know the time of the nodes up to a round trip: that much the order may differ
-        // from the order of arrival.
+        // Instances know the time of the nodes only up to a round trip: the order of the queue may
+        // differ from the order of arrival by that much.
         let owners = queue.filter_map(|waiter| waiter["owner"].as_str()?.parse().ok());
         let order: Vec<usize> = owners.collect();
         let mut sorted = order.clone();
@@ -138,7 +138,7 @@ fn lock_granted_while_the_client_disconnects_is_not_left_to_its_ttl() {
     });
 }
 
-/// Whichever of the two the instance looks at first when it runs again.
+/// In either order in which the resumed instance handles the grant and the disconnect.
 #[test]
 fn lock_granted_after_the_client_disconnected_is_released() {
     Cluster::on_each_kind(|cluster| {
@@ -171,7 +171,7 @@ fn waiter_of_a_killed_instance_does_not_block_the_lock() {
         cluster.instances[1].kill();
         cluster.instances.pop();
         cluster.release(&holder.lease_id()).assert_status(204);
-        // Its session ends long before the ttl of what it waits for.
+        // The session of the waiter expires long before the ttl of the holder.
         let request = json!({ "wait_ms": 20_000 });
         cluster.acquire("job", &request).assert_status(200);
         cluster.await_waiting("job", 0);
@@ -179,7 +179,7 @@ fn waiter_of_a_killed_instance_does_not_block_the_lock() {
 }
 
 #[test]
-fn lease_of_a_killed_instance_lives_on_through_another() {
+fn lease_of_a_killed_instance_is_renewed_through_another() {
     Cluster::on_each_kind(|mut cluster| {
         let request = json!({ "ttl_ms": 60_000 });
         let exclusive = cluster.instances[1].acquire("job", &request).assert_status(200);

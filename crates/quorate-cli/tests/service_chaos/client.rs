@@ -1,5 +1,5 @@
-//! A client of the service: it fails over, repeats requests with their idempotency key, and takes
-//! down what it was told.
+//! A client of the service: it fails over, repeats requests with their idempotency key, and records
+//! the responses.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use quorate_testkit::history::{Holding, Moment, Recorder};
 use serde_json::{Value, json};
 use ureq::{Agent, http};
 
-use crate::{dice::Dice, pass, tally::Tally, world::World};
+use crate::{dice::Dice, environment::Environment, pass, tally::Tally};
 
 /// One of the clients that contend for the [`LOCKS`].
 pub(crate) struct Client<'a> {
     name: String,
-    world: &'a World,
+    environment: &'a Environment,
     tally: &'a Tally,
     recorder: &'a Recorder,
     dice: Dice,
@@ -24,7 +24,7 @@ struct Lease {
     id: String,
     lock: &'static str,
     fence: u64,
-    /// The client acts until then, and no longer.
+    /// The client acts until then.
     deadline: Moment,
     holding: Holding,
 }
@@ -39,14 +39,14 @@ struct Answer {
 impl<'a> Client<'a> {
     pub(crate) fn new(
         number: usize,
-        world: &'a World,
+        environment: &'a Environment,
         tally: &'a Tally,
         recorder: &'a Recorder,
         dice: Dice,
     ) -> Self {
         let config = Agent::config_builder().http_status_as_error(false);
         let agent = config.timeout_global(Some(ANSWER_MAX)).build().into();
-        Self { name: format!("client-{number:02}"), world, tally, recorder, dice, agent }
+        Self { name: format!("client-{number:02}"), environment, tally, recorder, dice, agent }
     }
 
     /// Acquires locks, works and releases them until the end.
@@ -62,7 +62,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Acquires a lock that nobody keeps, and returns its fence.
+    /// Acquires and releases a lock, and returns its fence.
     #[track_caller]
     pub(crate) fn acquire_and_release(&mut self, lock: &'static str) -> u64 {
         let acquired = (0..5).find_map(|_| self.acquire(lock, 2_000, 5_000));
@@ -73,7 +73,7 @@ impl<'a> Client<'a> {
     }
 
     fn work(&mut self, mut lease: Lease) {
-        // Most are short, so that the locks change hands often.
+        // Most are short, so that the locks change holders often.
         let renewals = *self.dice.pick(&[0, 0, 0, 1, 1, 2, 4]);
         for _ in 0..renewals {
             self.rest(&lease, 2);
@@ -91,7 +91,7 @@ impl<'a> Client<'a> {
         self.release(lease);
     }
 
-    /// Works for up to one part in `parts` of the time that is left.
+    /// Works for a random time of at most 1/`parts` of the remaining time.
     fn rest(&mut self, lease: &Lease, parts: u64) {
         let left = lease.deadline.since(Moment::now()).as_millis();
         let left = u64::try_from(left).expect("a ttl is not that long");
@@ -99,7 +99,7 @@ impl<'a> Client<'a> {
     }
 
     /// Acquires the lock, or finds that another client holds it. Every repetition has the same key,
-    /// so that a lease whose response was lost is not in the way.
+    /// so that a lease whose response was lost does not block the lock.
     fn acquire(&mut self, lock: &'static str, ttl_ms: u64, wait_ms: u64) -> Option<Lease> {
         let key = format!("{:016x}", self.dice.number());
         let body = json!({ "ttl_ms": ttl_ms, "wait_ms": wait_ms, "owner": self.name });
@@ -124,7 +124,7 @@ impl<'a> Client<'a> {
                         self.tally.held.add();
                         return None;
                     }
-                    // The servers took so long that the lock expired before the response.
+                    // The servers were so slow that the lock expired before the response.
                     410 => self.tally.expired_early.add(),
                     _ => self.note(lock, "acquire", &answer),
                 }
@@ -136,7 +136,7 @@ impl<'a> Client<'a> {
         None
     }
 
-    /// Renews the lease through any instance that answers, as long as it may be held.
+    /// Renews the lease at any instance that answers, until its deadline.
     fn renew(&mut self, mut lease: Lease) -> Option<Lease> {
         let path = format!("/v1/leases/{}/renew", lease.id);
         while Moment::now() < lease.deadline {
@@ -144,7 +144,7 @@ impl<'a> Client<'a> {
                 match answer.status {
                     200 => {
                         self.tally.renewed.add();
-                        // What was promised before stays true.
+                        // The earlier deadline stays valid.
                         lease.deadline = lease.deadline.max(answer.deadline());
                         lease.holding.extended(lease.deadline);
                         return Some(lease);
@@ -166,7 +166,7 @@ impl<'a> Client<'a> {
     fn release(&mut self, lease: Lease) {
         let path = format!("/v1/leases/{}", lease.id);
         let Lease { lock, deadline, holding, .. } = lease;
-        // Another client may have the lock before the response is here.
+        // Another client may hold the lock before the response arrives.
         holding.released();
         let give_up_at = Moment::now().after(REPEAT_MAX);
         let mut is_repeated = false;
@@ -187,7 +187,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The service says that the lease has ended.
+    /// The service reports that the lease has ended.
     fn check_is_over(&self, lease: &Lease, by: &str) {
         let Lease { lock, fence, deadline, .. } = lease;
         let left = deadline.since(Moment::now());
@@ -221,7 +221,7 @@ impl<'a> Client<'a> {
         key: Option<&str>,
         body: Option<&Value>,
     ) -> Option<Answer> {
-        let address = *self.dice.pick(&self.world.addresses);
+        let address = *self.dice.pick(&self.environment.addresses);
         let mut request =
             http::Request::builder().method(method).uri(format!("http://{address}{path}"));
         if let Some(key) = key {
@@ -248,7 +248,7 @@ impl<'a> Client<'a> {
 }
 
 impl Answer {
-    /// Until when the lock is held, as the documentation has it.
+    /// The deadline of the lock as the documentation defines it.
     fn deadline(&self) -> Moment {
         let held_ms = self.number("waited_ms") + self.number("valid_for_ms");
         self.sent_at.after(Duration::from_millis(held_ms))
@@ -262,8 +262,8 @@ impl Answer {
 /// Few enough that the clients contend for them.
 pub(crate) const LOCKS: [&str; 4] = ["orders", "invoices", "reports", "backups"];
 
-/// Longer than any wait, and than an instance is paused.
+/// Longer than any wait and any pause of an instance.
 const ANSWER_MAX: Duration = Duration::from_secs(4);
 
-/// How long a request is sent again.
+/// How long a request is repeated.
 const REPEAT_MAX: Duration = Duration::from_secs(8);

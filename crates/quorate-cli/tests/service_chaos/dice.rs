@@ -1,4 +1,4 @@
-//! Random choices that can be repeated.
+//! Reproducible random choices.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ impl Dice {
         Self(seed)
     }
 
-    /// Another one, with choices of its own.
+    /// A second, independent generator.
     pub(crate) const fn split(&mut self) -> Self {
         Self(self.number())
     }

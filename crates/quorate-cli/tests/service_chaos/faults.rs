@@ -1,22 +1,27 @@
-//! What goes wrong: at most one instance and two servers at the same time.
+//! Faults: of at most one instance and two servers at the same time.
 
 use std::time::Duration;
 
 use quorate_testkit::{eventually, history::Moment};
 use rustix::process::Signal;
 
-use crate::{dice::Dice, fixture::PATIENCE, pass, tally::Tally, world::World};
+use crate::{dice::Dice, environment::Environment, fixture::PATIENCE, pass, tally::Tally};
 
 /// Kills, stops and pauses one instance after another.
-pub(crate) fn crash_instances(world: &World, tally: &Tally, dice: &mut Dice, end: Moment) {
-    // In turn, so that a short run has all of them.
+pub(crate) fn crash_instances(
+    environment: &Environment,
+    tally: &Tally,
+    dice: &mut Dice,
+    end: Moment,
+) {
+    // In rotation, so that a short run has all kinds.
     for kind in [Signal::KILL, Signal::TERM, Signal::STOP].into_iter().cycle() {
         if !pause(dice.millis(50, 500), end) {
             return;
         }
         let number = *dice.pick(&[0, 1, 2]);
         let away = dice.millis(20, 700);
-        world.with_instance(number, |instance| {
+        environment.with_instance(number, |instance| {
             instance.signal(kind);
             if kind == Signal::STOP {
                 tally.instances_paused.add();
@@ -31,14 +36,14 @@ pub(crate) fn crash_instances(world: &World, tally: &Tally, dice: &mut Dice, end
             count.add();
             instance.end();
             pass(away);
-            *instance = world.start_instance(world.addresses[number]);
+            *instance = environment.start_instance(environment.addresses[number]);
         });
     }
 }
 
 /// Kills and pauses one server after another. With `forgets`, every third one loses its data.
 pub(crate) fn crash_servers(
-    world: &World,
+    environment: &Environment,
     tally: &Tally,
     dice: &mut Dice,
     forgets: bool,
@@ -47,8 +52,8 @@ pub(crate) fn crash_servers(
     let mut round = 0;
     while pause(dice.millis(50, 500), end) {
         round += 1;
-        let number = world.choose_server(|| *dice.pick(&[0, 1, 2, 3, 4]));
-        let (server, away) = (&world.servers[number], dice.millis(20, 700));
+        let number = environment.choose_server(|| *dice.pick(&[0, 1, 2, 3, 4]));
+        let (server, away) = (&environment.servers[number], dice.millis(20, 700));
         let is_emptied = forgets && round % 3 == 0;
         if !is_emptied && dice.is_one_in(4) {
             tally.servers_paused.add();
@@ -58,7 +63,7 @@ pub(crate) fn crash_servers(
         } else {
             tally.servers_killed.add();
             server.kill();
-            world.await_gone(number);
+            environment.await_gone(number);
             pass(away);
             if is_emptied {
                 tally.servers_emptied.add();
@@ -67,11 +72,11 @@ pub(crate) fn crash_servers(
                 server.restart();
             }
         }
-        // A server without its data is away until the restart guard lets it vote.
+        // A server without its data does not vote until its quarantine ends.
         eventually("the server votes, or the run ends", PATIENCE, || {
-            world.votes(number) || Moment::now() >= end
+            environment.votes(number) || Moment::now() >= end
         });
-        world.back(number);
+        environment.back(number);
     }
 }
 

@@ -1,7 +1,7 @@
-//! The service while instances and servers die: three instances on five servers, clients that fail
-//! over, and a judge of all that the clients were told.
+//! The service while instances and servers crash: three instances on five servers, clients that
+//! fail over, and a check of all responses.
 //!
-//! `QUORATE_CHAOS_SECONDS` sets how long the load lasts, `QUORATE_CHAOS_SEED` repeats the choices
+//! `QUORATE_CHAOS_SECONDS` sets the duration of the load, `QUORATE_CHAOS_SEED` repeats the choices
 //! of a run (not their timing).
 
 #![cfg(test)]
@@ -14,8 +14,8 @@ mod service {
     #[expect(dead_code, unused_imports, reason = "the tests of the service use the rest of it")]
     pub(crate) mod fixture;
 }
+mod environment;
 mod tally;
-mod world;
 
 use std::{
     env,
@@ -26,39 +26,40 @@ use std::{
 
 use quorate_testkit::history::{History, Moment, Recorder, Until};
 
-use self::{client::Client, dice::Dice, service::fixture, tally::Tally, world::World};
+use self::{client::Client, dice::Dice, environment::Environment, service::fixture, tally::Tally};
 
 #[test]
 fn locks_stay_exclusive_while_instances_and_servers_crash() {
     let seconds = number_in("QUORATE_CHAOS_SECONDS").unwrap_or(SECONDS);
     let seed = number_in("QUORATE_CHAOS_SEED").unwrap_or_else(seed_of_now);
-    let (world, tally, recorder) = (World::start(), Tally::default(), Recorder::in_memory());
+    let (environment, tally, recorder) =
+        (Environment::start(), Tally::default(), Recorder::in_memory());
     let end = Moment::now().after(Duration::from_secs(seconds));
     let mut dice = Dice::new(seed);
     thread::scope(|scope| {
         for number in 0..CLIENTS {
-            let client = Client::new(number, &world, &tally, &recorder, dice.split());
+            let client = Client::new(number, &environment, &tally, &recorder, dice.split());
             scope.spawn(move || client.run(end));
         }
-        let (world, tally) = (&world, &tally);
+        let (environment, tally) = (&environment, &tally);
         let [mut one, mut two, mut three] = [dice.split(), dice.split(), dice.split()];
-        scope.spawn(move || faults::crash_instances(world, tally, &mut one, end));
-        scope.spawn(move || faults::crash_servers(world, tally, &mut two, false, end));
-        scope.spawn(move || faults::crash_servers(world, tally, &mut three, true, end));
+        scope.spawn(move || faults::crash_instances(environment, tally, &mut one, end));
+        scope.spawn(move || faults::crash_servers(environment, tally, &mut two, false, end));
+        scope.spawn(move || faults::crash_servers(environment, tally, &mut three, true, end));
     });
     let history = recorder.history();
     say(&format!("seed {seed}, {seconds} s of load: {tally}\n{}", history.report()));
     history.assert_kept(Until::Believed);
     tally.assert_kept();
     tally.assert_tried();
-    assert_service_works(&world, &tally, &history, dice);
+    assert_service_works(&environment, &tally, &history, dice);
 }
 
-/// When the faults are over, every lock can be acquired, with a larger fence than all before.
-fn assert_service_works(world: &World, tally: &Tally, history: &History, dice: Dice) {
-    world.await_ready();
+/// After the faults every lock can be acquired, with a larger fence than all before.
+fn assert_service_works(environment: &Environment, tally: &Tally, history: &History, dice: Dice) {
+    environment.await_ready();
     let recorder = Recorder::in_memory();
-    let mut client = Client::new(CLIENTS, world, tally, &recorder, dice);
+    let mut client = Client::new(CLIENTS, environment, tally, &recorder, dice);
     for lock in client::LOCKS {
         let fence = client.acquire_and_release(lock);
         let before = history.claims().iter().filter(|claim| claim.lock == lock);
@@ -79,7 +80,7 @@ fn seed_of_now() -> u64 {
     u64::from(now.subsec_nanos()) ^ now.as_secs()
 }
 
-/// Lets time pass: work, and the time for which something is down, have a length.
+/// Sleeps: for the duration of work, or of an outage.
 fn pass(time: Duration) {
     let end = Moment::now().after(time);
     while Moment::now() < end {

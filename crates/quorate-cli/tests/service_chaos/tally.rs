@@ -1,4 +1,4 @@
-//! What happened in a run, in numbers, and what must not happen.
+//! Counts of the events in a run, and broken guarantees.
 
 use std::{
     fmt,
@@ -12,19 +12,19 @@ use std::{
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) acquired: Count,
-    /// Of those, after an attempt that had no answer.
+    /// Of those, after an attempt without a response.
     pub(crate) acquired_again: Count,
     pub(crate) held: Count,
     pub(crate) gave_up: Count,
-    /// Locks that expired before their client was told about them.
+    /// Locks that expired before the response arrived.
     pub(crate) expired_early: Count,
     pub(crate) renewed: Count,
     pub(crate) released: Count,
-    /// Leases whose renewals were answered by nobody until they had expired.
+    /// Leases that expired because no instance answered their renewals.
     pub(crate) expired: Count,
-    /// Leases that their client leaves to expire.
+    /// Leases that their client left to expire.
     pub(crate) abandoned: Count,
-    /// Requests that broke off: the client goes to another instance.
+    /// Requests without a response: the client tries another instance.
     pub(crate) broken: Count,
     pub(crate) no_quorum: Count,
     pub(crate) shutting_down: Count,
@@ -52,7 +52,7 @@ impl Count {
 }
 
 impl Tally {
-    /// Something that the service promises did not happen.
+    /// Records a broken guarantee of the service.
     pub(crate) fn is_broken(&self, what: String) {
         self.broken_promises.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     }
@@ -63,7 +63,7 @@ impl Tally {
         assert!(broken.is_empty(), "{} broken promises:\n{}", broken.len(), broken.join("\n"));
     }
 
-    /// A run in which nothing happens proves nothing.
+    /// A run without enough events proves nothing.
     #[track_caller]
     pub(crate) fn assert_tried(&self) {
         let needed = [

@@ -1,4 +1,4 @@
-//! Certificates that are made when the test runs.
+//! Certificates that are created during the test.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -74,7 +74,7 @@ impl Authority {
 }
 
 impl Identity {
-    /// Signed by nobody else.
+    /// A self-signed client certificate.
     pub(crate) fn self_signed_client() -> Self {
         let key = KeyPair::generate().expect("a key");
         let certificate = client_params().self_signed(&key).expect("a certificate").pem();

@@ -23,7 +23,7 @@ pub(crate) fn run_to_end(command: &mut Command) -> (Option<i32>, String) {
         ended = child.try_wait().expect("it is ours");
         std::thread::park_timeout(Duration::from_millis(5));
     }
-    // It may have ended.
+    // The process may have ended.
     let _ = child.kill();
     let output = child.wait_with_output().expect("it is ours");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -37,7 +37,7 @@ fn default_address_is_loopback() {
     let mut child = cluster.quorate(&["serve"]).stderr(Stdio::piped()).spawn().expect("it runs");
     let mut told = String::new();
     let mut stderr = std::io::BufReader::new(child.stderr.take().expect("a pipe"));
-    // The port may be taken on this machine. The message has the address in either case.
+    // The port may be in use on this machine. The message contains the address in either case.
     while !told.contains("listen") && std::io::BufRead::read_line(&mut stderr, &mut told).is_ok() {}
     child.kill().and_then(|()| child.wait()).expect("it is ours");
     assert!(told.contains("127.0.0.1:8420"), "{told}");
@@ -135,7 +135,7 @@ fn files_that_other_users_can_read_cause_a_warning() {
     }
 }
 
-/// A browser sends requests of any page to this machine, and says which page it was.
+/// A browser sends requests of any page to this machine, with the origin of the page.
 #[test]
 fn web_pages_of_other_origins_cannot_use_a_service_without_tokens() {
     let cluster = Cluster::start(0, 1, &[]);
@@ -149,7 +149,7 @@ fn web_pages_of_other_origins_cannot_use_a_service_without_tokens() {
     sent.assert_status(200);
 }
 
-/// A page of evil.example can let that name lead to this machine, and is of the same origin then.
+/// A page of evil.example can point that name at this machine, and then has the same origin.
 #[test]
 fn domain_names_of_others_cannot_lead_to_a_service_without_tokens() {
     let cluster = Cluster::start(0, 1, &[]);

@@ -1,4 +1,4 @@
-//! Lease ids that a client has made up, or changed: they do nothing to any lock.
+//! Forged and changed lease ids: they do not affect any lock.
 
 use std::{
     io::{Read as _, Write as _},
@@ -84,7 +84,7 @@ fn change(genuine: &Parts, change: impl FnOnce(&mut Parts)) -> String {
     parts.id()
 }
 
-/// Stores a value on a server, as another application does.
+/// Stores a value on a server, like another application.
 fn set(server: &Server, key: &str, value: &str) {
     let mut stream = TcpStream::connect(server.address()).expect("it listens");
     write!(stream, "SET {key} {value}\r\n").expect("it is connected");
@@ -174,8 +174,8 @@ fn changed_lease_ids_reach_no_other_lock() {
     }
 }
 
-/// The key of the fence has a value that a client can guess. An id with that value as the owner
-/// would delete it, and fences would begin anew.
+/// The value of the fence key can be guessed. A lease id with that value as its owner would delete
+/// the key, and fences would start again.
 #[test]
 fn lease_ids_do_not_reach_keys_that_are_not_locks() {
     for cluster in Cluster::of_each_kind() {
@@ -241,7 +241,7 @@ fn truncated_and_damaged_lease_ids_are_rejected() {
     for at in (0..id.len()).step_by(5) {
         let other = if &id[at..=at] == "A" { "B" } else { "A" };
         let damaged = format!("{}{other}{}", &id[..at], &id[at + 1..]);
-        // A fence that is smaller than the genuine one has no effect on the nodes.
+        // A fence smaller than the genuine one has no effect on the nodes.
         if !is_same_but_for_fence(&id, &damaged) {
             assert_rejected(&cluster, "damaged", &damaged);
         }
@@ -254,7 +254,7 @@ fn truncated_and_damaged_lease_ids_are_rejected() {
     cluster.release(&id).assert_status(204);
 }
 
-/// A reader can make up the write lease that it would have come from.
+/// A reader can forge the write lease of which its own would be the downgrade.
 #[test]
 fn made_up_write_lease_of_a_reader_gains_nothing() {
     for cluster in Cluster::of_each_kind() {

@@ -1,4 +1,4 @@
-//! Thousands of connections that do nothing.
+//! Thousands of idle connections.
 
 use std::{fs, net::TcpStream, thread, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
 /// As many connections as this process may open, up to 10,000.
 fn raise_file_limit() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Otherwise there are fewer connections, which the test reports.
+    // If this fails there are fewer connections, which the test reports.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     // Other tests run in the same process.
@@ -21,7 +21,7 @@ fn raise_file_limit() -> usize {
 }
 
 #[test]
-fn ten_thousand_idle_connections_hold_nobody_up() {
+fn ten_thousand_idle_connections_delay_no_other_client() {
     let count = raise_file_limit();
     assert!(count >= 1_000, "raise the limit of open files: only {count} connections are possible");
     let cluster = Cluster::start(0, 1, &["--max-head-time", "10m"]);
@@ -56,8 +56,8 @@ fn ten_thousand_idle_connections_hold_nobody_up() {
 #[test]
 fn instance_with_few_files_serves_as_many_connections_as_it_can() {
     let cluster = Cluster::start(0, 0, &[]);
-    // 256 files are for other things. Whoever says nothing is there for longer than it takes to
-    // connect them all, also on a busy machine.
+    // 256 files are reserved for other purposes. Idle connections stay open for longer than it
+    // takes to open them all, even on a busy machine.
     let quorate = cluster.quorate(&["serve", "--listen", "127.0.0.1:0", "--max-head-time", "10s"]);
     let mut quorate = quorate;
     quorate.args(["--max-connections", "1000"]);

@@ -1,4 +1,4 @@
-//! Requests that make no sense: each gets a clear answer, and the instance goes on.
+//! Invalid requests: each gets a clear answer, and the instance keeps serving.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ fn acquire(instance: &Instance, body: &[u8]) -> Response {
 }
 
 #[test]
-fn bodies_that_make_no_sense_are_rejected() {
+fn invalid_bodies_are_rejected() {
     let cluster = Cluster::start(0, 1, &[]);
     let instance = cluster.any();
     let deep = |open: &str, close: &str| {
@@ -110,7 +110,7 @@ fn owners_and_reasons_of_any_text_are_shown_as_text() {
 }
 
 #[test]
-fn names_are_checked_and_never_become_anything_but_names() {
+fn names_are_checked_and_never_interpreted() {
     let cluster = Cluster::start(0, 1, &[]);
     let instance = cluster.any();
     let invalid = ["%00", "a%00b", "a%0Ab", "a%0D%0AX:%201", "%1b%5b2J", "%c2%85"];
@@ -148,7 +148,7 @@ fn names_are_checked_and_never_become_anything_but_names() {
 fn large_bodies_are_rejected_before_they_have_arrived() {
     let cluster = Cluster::start(0, 1, &[]);
     let instance = cluster.any();
-    // The rest of it never comes.
+    // The rest never arrives.
     for head in
         ["Content-Length: 10000000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n4E20\r\n"]
     {
@@ -159,11 +159,11 @@ fn large_bodies_are_rejected_before_they_have_arrived() {
         assert_eq!(status(&answer), 413, "{answer}");
         assert!(answer.contains("application/problem+json"), "{answer}");
     }
-    // Clients that send all of it before they read get the answer as well.
+    // Clients that send everything before they read get the response too.
     let body = vec![b' '; 10_000_000];
     acquire(instance, &body).assert_problem(413, "too_large");
     assert_free(instance);
-    // So do those whose requests need no body.
+    // So do clients whose requests need no body.
     let response = instance.send("POST", "/v1/leases/x/renew", &[], Some(&body));
     response.assert_problem(413, "too_large");
     assert_free(instance);
@@ -202,7 +202,7 @@ fn large_heads_are_rejected() {
 }
 
 #[test]
-fn bytes_that_are_no_request_are_rejected() {
+fn malformed_requests_are_rejected() {
     let cluster = Cluster::start(0, 1, &["--max-head-time", "2s"]);
     let instance = cluster.any();
     let requests: [&[u8]; 14] = [
@@ -245,8 +245,8 @@ fn smuggled_requests_are_not_served() {
     );
     for request in [both, bare, space, twice] {
         let answer = Raw::exchange(instance, &request);
-        // Either the whole is rejected, or it ends where the first request ends. What comes after
-        // that must not depend on which length a proxy in front believes.
+        // Either everything is rejected, or only the first request is served. The treatment of the
+        // rest must not depend on the length that a proxy in front uses.
         let served = answer.matches("HTTP/1.1 200").count();
         assert!(served <= 1, "{request:?}: {answer}");
         let lock = instance.send("GET", "/v1/locks/smuggled", &[], None).assert_status(200);

@@ -1,5 +1,5 @@
-//! The HTTP service under attack: callers without rights, forged leases, hostile bytes, and load
-//! that takes as much as it can get.
+//! The HTTP service under attack: callers without permission, forged leases, malformed bytes, and
+//! excessive load.
 
 #![cfg(test)]
 

@@ -31,7 +31,7 @@ fn leases_of_one_token_are_limited() {
     assert_limited(acquire(&greedy, "c"));
     acquire(&other, "c").assert_status(200);
     assert_serves(instance, &other.auth());
-    // A renewal is always possible, and a release makes room.
+    // Renewals are always possible, and a release frees a place.
     let (renew, release) = (
         format!("/v1/leases/{}/renew", first.lease_id()),
         format!("/v1/leases/{}", first.lease_id()),
@@ -60,7 +60,7 @@ fn downgraded_lease_counts_once() {
 }
 
 #[test]
-fn locks_of_a_set_need_room_for_all_of_their_leases() {
+fn set_is_rejected_if_its_leases_exceed_the_limit() {
     let (cluster, [greedy]) = token_file::start([&["greedy"]], &["--max-leases", "3"]);
     let acquire = |name: &str, also: &[&str]| {
         cluster.any().acquire_with(name, &greedy.auth(), &json!({ "also": also }))
@@ -145,11 +145,11 @@ fn wrong_tokens_do_not_use_up_the_rate_of_others() {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_turned_away() {
+fn connections_beyond_the_limit_are_rejected() {
     let cluster = Cluster::start(0, 1, &["--max-connections", "3"]);
     let instance = cluster.any();
     let health = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    // Of those that the fixture keeps open, one may be among the three.
+    // One of the three may be a connection that the fixture keeps open.
     let mut kept: Vec<Raw> = Vec::new();
     let mut turned_away = None;
     while turned_away.is_none() {
@@ -167,7 +167,7 @@ fn connections_beyond_the_limit_are_turned_away() {
     for part in ["Retry-After: 1", "application/problem+json", "\"code\":\"too_many\""] {
         assert!(answer.contains(part), "{part}: {answer}");
     }
-    // Even if it sends a lot before it reads.
+    // Even if the client sends a lot before it reads.
     let mut large = Raw::connect(instance);
     large.send(format!(
         "POST /v1/locks/a/acquire HTTP/1.1\r\nHost: localhost\r\nX: {}",

@@ -21,7 +21,7 @@ impl Raw {
         Self(stream)
     }
 
-    /// Sends bytes. The instance may have closed the connection by now.
+    /// Sends bytes. The instance may already have closed the connection.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.0.write_all(bytes.as_ref()).is_ok()
     }
@@ -38,14 +38,14 @@ impl Raw {
         let mut bytes = Vec::new();
         match self.0.read_to_end(&mut bytes) {
             Ok(_) => {}
-            // What was read before stays.
+            // The bytes read before are kept.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
             Err(error) => panic!("{error}: {}", String::from_utf8_lossy(&bytes)),
         }
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Reads until this text has come, and returns everything that was read.
+    /// Reads until this text has arrived, and returns everything read.
     #[track_caller]
     pub(crate) fn read_until(&mut self, text: &str) -> String {
         let mut seen = Vec::new();
@@ -61,7 +61,7 @@ impl Raw {
         }
     }
 
-    /// Sends a whole request, and returns all that comes back until the connection is closed.
+    /// Sends a whole request, and returns everything received until the connection is closed.
     #[track_caller]
     pub(crate) fn exchange(instance: &Instance, request: impl AsRef<[u8]>) -> String {
         let mut raw = Self::connect(instance);
@@ -78,7 +78,7 @@ pub(crate) fn status(response: &str) -> u16 {
     status.unwrap_or_else(|| panic!("not a response: {response:?}"))
 }
 
-/// A client that does nothing wrong gets and releases a lock, on a connection of its own.
+/// A well-behaved client acquires and releases a lock, on its own connection.
 #[track_caller]
 pub(crate) fn assert_serves(instance: &Instance, headers: &[(&str, &str)]) {
     let name = format!("{}well-behaved", prefix_of(headers));

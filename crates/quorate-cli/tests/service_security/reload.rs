@@ -37,7 +37,7 @@ fn hangup_reads_the_tokens_at_once() {
     instance.signal(Signal::HUP);
     eventually("the new token is accepted", PATIENCE, || is_accepted(instance, &fresh));
     assert!(!is_accepted(instance, &old), "revoked");
-    // A signal without a change is no reason to end.
+    // A signal without a change does not end the service.
     instance.signal(Signal::HUP);
     let reloads = || instance.said().matches("reloaded the tokens").count();
     eventually("it reads the file again", PATIENCE, || reloads() >= 2);

@@ -1,4 +1,4 @@
-//! Secrets stay where they are: tokens and lease ids are in no message and no metric.
+//! Secrets do not leak: no message and no metric contains tokens or lease ids.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::{
     token_file::{self, Token},
 };
 
-/// Everything that can go well or wrong with a token and a lease. Returns the lease id.
+/// Requests with a token and a lease that succeed and fail in all ways. Returns the lease id.
 fn exercise(instance: &Instance, token: &Token) -> String {
     let auth = token.auth();
     let acquired = instance.acquire_with("job", &auth, &json!({ "reason": "nightly" }));

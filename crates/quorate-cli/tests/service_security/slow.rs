@@ -1,4 +1,4 @@
-//! Clients that take their time.
+//! Slow clients.
 
 use std::{thread, time::Duration};
 
@@ -29,7 +29,7 @@ fn slow_heads_and_idle_connections_are_closed() {
         assert!(!answer.contains(" 200 "), "{what}: {answer}");
     }
     unfinished.read_to_end();
-    // A header every now and then does not help.
+    // Sending a header now and then does not prolong the time.
     let mut loris = Raw::connect(instance);
     loris.send(ACQUIRE);
     eventually("the connection is closed", PATIENCE, || {
@@ -63,12 +63,12 @@ fn slow_bodies_are_cut_off_with_an_answer() {
 }
 
 #[test]
-fn clients_that_do_not_read_hold_nobody_up() {
+fn clients_that_do_not_read_delay_no_other_client() {
     let cluster = Cluster::start(0, 1, &["--max-head-time", "2s"]);
     let instance = cluster.any();
     let mut deaf: Vec<Raw> = (0..20).map(|_| Raw::connect(instance)).collect();
     for raw in &mut deaf {
-        // More requests than the answers of which fit into the buffers of the system.
+        // More requests than their responses fit into the buffers of the kernel.
         for _ in 0..400 {
             raw.send("GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n");
         }
@@ -95,7 +95,7 @@ fn connections_that_end_in_the_middle_leave_nothing() {
         raw.send(part);
         drop(raw);
     }
-    // Each of them would take one of five connections for a minute. The fixture may have one.
+    // Each would occupy one of five connections for a minute. The fixture may have one open.
     let health = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     eventually("all connections are free", PATIENCE, || {
         let mut all: Vec<Raw> = (0..4).map(|_| Raw::connect(instance)).collect();

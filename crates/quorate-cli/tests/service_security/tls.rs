@@ -15,7 +15,8 @@ use crate::{
     raw::Raw,
 };
 
-/// An instance with a certificate of `authority`, which it also asks clients for, if so.
+/// An instance with a certificate of `authority`, which may also be required to sign client
+/// certificates.
 fn start(authority: &Authority, args: &[&str]) -> Cluster {
     let mut cluster = Cluster::start(0, 0, &[]);
     let (certificate, key) = authority.server().write(&cluster, "server");
@@ -29,7 +30,7 @@ fn start(authority: &Authority, args: &[&str]) -> Cluster {
     cluster
 }
 
-/// What a client gets that trusts this authority and shows this certificate.
+/// The response to a client that trusts this authority and presents this certificate.
 fn get(instance: &Instance, trusts: &Authority, shows: Option<&Identity>) -> Result<u16, String> {
     let roots = RootCerts::Specific(Arc::new(vec![trusts.certificate()]));
     let tls = TlsConfig::builder().root_certs(roots);
@@ -86,7 +87,7 @@ fn replaced_certificate_serves_new_connections() {
     new.server().write(&cluster, "server");
     eventually("the new certificate", PATIENCE, || get(instance, &new, None) == Ok(200));
     assert!(get(instance, &old, None).is_err());
-    // With one.
+    // With a signal.
     old.server().write(&cluster, "server");
     instance.signal(Signal::HUP);
     eventually("the old certificate", PATIENCE, || get(instance, &old, None) == Ok(200));
@@ -163,7 +164,7 @@ fn broken_and_slow_handshakes_end_and_leave_nothing() {
         let answer = Raw::exchange(instance, bytes);
         assert!(!answer.contains("HTTP"), "{answer}");
     }
-    // Each of these takes a connection until the handshake has taken too long.
+    // Each of these occupies a connection until the handshake times out.
     let mut slow: Vec<Raw> = (0..8).map(|_| Raw::connect(instance)).collect();
     for raw in &mut slow {
         raw.send(HALF_HELLO);
@@ -171,7 +172,7 @@ fn broken_and_slow_handshakes_end_and_leave_nothing() {
     for raw in &mut slow {
         raw.read_to_end();
     }
-    // One that trickles is no better.
+    // A slow trickle of bytes does not prolong the time.
     let mut trickle = TcpStream::connect(instance.address).expect("it listens");
     eventually("a trickle is cut off", PATIENCE, || {
         std::thread::park_timeout(std::time::Duration::from_millis(50));

@@ -1,4 +1,4 @@
-//! Tokens as `quorate token` makes them.
+//! Tokens created by `quorate token`.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Output};
 
@@ -33,7 +33,7 @@ impl Token {
 /// Writes a file that only its owner can read.
 pub(crate) fn write(cluster: &Cluster, text: &str) -> PathBuf {
     let path = cluster.path("tokens.toml");
-    // In one step, as careful operators do: the service never reads half of it.
+    // Replace the file atomically, so that the service never reads a partial file.
     let fresh = cluster.path("tokens.new");
     fs::write(&fresh, text).expect("a folder");
     fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600)).expect("our file");

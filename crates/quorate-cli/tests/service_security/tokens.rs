@@ -79,7 +79,7 @@ fn requests_without_a_valid_token_are_rejected() {
             assert_eq!(response.headers["www-authenticate"], "Bearer", "{response:?}");
         }
     }
-    // The hash is in the file, and opens nothing.
+    // The hash in the file is not accepted as a token.
     let hash = token.entry.split('"').find(|part| part.len() == 64).expect("a hash");
     let header = format!("Bearer {hash}");
     let headers = [("Authorization", header.as_str())];
@@ -104,7 +104,7 @@ fn probes_and_the_document_need_no_token_and_show_no_nodes() {
 }
 
 #[test]
-fn scopes_allow_what_they_say() {
+fn scopes_allow_what_is_documented() {
     let all: [&[&str]; 3] =
         [&["r", "--scope", "read"], &["l", "--scope", "lock"], &["a", "--scope", "admin"]];
     let (cluster, [read, lock, admin]) = token_file::start(all, &[]);
@@ -159,7 +159,7 @@ fn token_reaches_nothing_outside_its_prefix() {
     let list = call(instance, &ci, "GET", "/v1/locks").assert_status(200);
     assert_eq!(list.body["locks"].as_array().map(Vec::len), Some(1), "{list:?}");
     assert_eq!(list.body["locks"][0]["name"], "ci:1");
-    // The lease of the other token is as it was.
+    // The lease of the other token is unchanged.
     call(instance, &all, "POST", &format!("/v1/leases/{lease}/renew")).assert_status(200);
     let path = format!("/v1/leases/{}", inside.lease_id());
     call(instance, &ci, "DELETE", &path).assert_status(204);

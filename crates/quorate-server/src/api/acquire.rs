@@ -1,8 +1,8 @@
 //! Acquiring a lock.
 
+mod acquisition;
 mod identity;
 mod several;
-mod want;
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use quorate::DetachedLease;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use self::want::{Granted, Want};
+use self::acquisition::{Acquisition, Granted};
 use super::extract::{Body, Named};
 use crate::{
     Service,
@@ -27,43 +27,42 @@ use crate::{
     problem::{Code, Problem, ProblemDetails, millis},
 };
 
-/// What is wanted.
+/// The lock to acquire.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AcquireRequest {
-    /// How long the lock lasts unless it is renewed. 10 s by default.
+    /// The lock expires after this time unless it is renewed. 10 s by default.
     #[schema(minimum = 20, example = 10_000)]
     pub(crate) ttl_ms: Option<u64>,
-    /// How long to wait in the queue if the lock is held. 0, the default, does not wait. The
-    /// service cuts longer waits to its limit, 60 s by default.
+    /// How long to wait in the queue if the lock is held. 0, the default, means not at all. The
+    /// service limits the wait, by default to 60 s.
     #[schema(example = 0)]
     pub(crate) wait_ms: u64,
-    /// Who holds the lock, for people. At most 96 characters are kept.
+    /// Name of the holder, for people. At most 96 characters are kept.
     #[schema(example = "worker-7")]
     pub(crate) owner: Option<String>,
-    /// What the lock is held for, for people.
+    /// Purpose of the lock, for people.
     #[schema(example = "nightly import")]
     pub(crate) reason: Option<String>,
     /// How the lock is held.
     pub(crate) mode: Mode,
-    /// More locks, up to 31, that are acquired together with this one, or none of them. Only with
-    /// the modes `mutex` and `write`, and without `Idempotency-Key`.
+    /// More locks, up to 31: all are acquired together, or none. Only with the modes `mutex` and
+    /// `write`, and without `Idempotency-Key`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 31, example = json!(["orders:43"]))]
     pub(crate) also: Vec<String>,
-    /// With the mode `permits`: how many owners hold the semaphore at the same time. All owners
-    /// must say the same number.
+    /// With the mode `permits`: how many owners can hold the semaphore at the same time. All owners
+    /// must send the same number.
     #[schema(minimum = 1, maximum = 1_024)]
     pub(crate) permits: Option<u32>,
-    /// With the mode `permits`: how many of them are acquired, all or none. Without it, one. Not
-    /// with `Idempotency-Key`.
+    /// With the mode `permits`: how many permits to acquire, all or none. One by default. Not with
+    /// `Idempotency-Key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_024)]
     pub(crate) take: Option<u32>,
     /// Requests of the same token with the same identity hold the lock at the same time. Each gets
-    /// a lease of its own, and the lock is held until the last one ends. 1 to 64 bytes, which
-    /// everyone who inspects the lock can read. Only with the modes `mutex` and `write`, and
-    /// without `also`.
+    /// its own lease, and the lock is held until the last one ends. 1 to 64 bytes, visible to every
+    /// client that inspects the lock. Only with the modes `mutex` and `write`, and without `also`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 64, example = "job-7")]
     pub(crate) identity: Option<String>,
@@ -73,12 +72,12 @@ pub(crate) struct AcquireRequest {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
-    /// By one owner.
+    /// One owner.
     #[default]
     Mutex,
     /// Shared with other readers.
     Read,
-    /// By one writer.
+    /// One writer.
     Write,
     /// One of several permits of a semaphore.
     Permits,
@@ -87,19 +86,19 @@ pub(crate) enum Mode {
 /// A lock that was acquired.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Acquired {
-    /// What renews and releases the lease, through any instance. It is a secret.
+    /// Renews and releases the lease, at any instance. It is a secret.
     lease_id: String,
-    /// Grows with every holder of the lock. Send it along with every write to what the lock
-    /// protects, which rejects smaller ones. Readers have none.
+    /// Grows with every holder of the lock. Send it with every write to the resource, which rejects
+    /// smaller fences. Readers have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 4_503_599_627_370_496_u64)]
     fence: Option<u64>,
-    /// For how long the lock is held unless it is renewed.
+    /// How long the lock is held unless it is renewed.
     valid_for_ms: u64,
-    /// How long the service took, waiting included. The lock is held until
-    /// `waited_ms + valid_for_ms` after the request was sent, whatever the network did.
+    /// How long the service took, including the wait. The lock is held until `waited_ms +
+    /// valid_for_ms` after the request was sent, however long the response took to arrive.
     waited_ms: u64,
-    /// With `also`: every lease, that of this lock included. With `take`: that of every permit.
+    /// With `also`: all leases, including that of this lock. With `take`: the lease of each permit.
     /// Each is renewed and released by itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     leases: Vec<AcquiredLease>,
@@ -110,7 +109,7 @@ pub(crate) struct Acquired {
 pub(crate) struct AcquiredLease {
     /// The name of the lock.
     name: String,
-    /// What renews and releases the lease, through any instance. It is a secret.
+    /// Renews and releases the lease, at any instance. It is a secret.
     lease_id: String,
     /// Grows with every holder of the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,8 +127,8 @@ impl AcquiredLease {
 /// Acquire a lock
 ///
 /// With `wait_ms` 0 this is `TryLock(id, ttl)`. A client that disconnects while it waits leaves the
-/// queue at once. With `also` several locks are acquired together, or none of them; with `take`
-/// several permits of a semaphore.
+/// queue immediately. With `also` several locks are acquired together, or none; with `take` several
+/// permits of a semaphore.
 #[utoipa::path(
     post, path = "/v1/locks/{name}/acquire", tag = "locks",
     params(("name" = String, Path, description = "The name of the lock, percent-encoded"),
@@ -175,14 +174,14 @@ pub(super) async fn acquire(
     let fingerprint = serde_json::to_vec(&request).unwrap_or_default();
     let mark = Mark::read(&headers, &caller, &name, &fingerprint)?;
     let identity = identity::of(&request, &caller.name)?;
-    let want = Want::new(&service, &name, &request, (identity, mark))?;
-    let wait = service.quotas().wait_for(&caller.name, want.locks_count())?;
+    let acquisition = Acquisition::new(&service, &name, &request, (identity, mark))?;
+    let wait = service.quotas().wait_for(&caller.name, acquisition.locks_count())?;
     let taken = match request.wait_ms {
-        0 => want.take().await,
+        0 => acquisition.acquire_or_find().await,
         _ => tokio::select! {
             biased;
             () = service.drained() => Err(Problem::shutting_down()),
-            taken = want.take() => taken,
+            acquired = acquisition.acquire_or_find() => acquired,
         },
     };
     drop(wait);
@@ -190,10 +189,10 @@ pub(super) async fn acquire(
     for lease in std::iter::once(&lease).chain(&more) {
         service.quotas().hold(&caller.name, lease_id::counted_as(lease), lease.ttl());
     }
-    // One reading for both: a pause between two would be added to the lease.
+    // Read the clock once for both fields: a pause between two readings would extend the lease.
     let now = Instant::now();
     let AcquiredLease { lease_id, fence, .. } = AcquiredLease::new(&lease);
-    let is_set = want.is_set();
+    let is_set = acquisition.is_set();
     let all = std::iter::once(&lease).chain(&more).filter(|_| is_set);
     let acquired = Acquired {
         lease_id,
@@ -209,7 +208,7 @@ pub(super) async fn acquire(
     Ok(delivered(&acquired, undo, connection.map(|Extension(connection)| connection)))
 }
 
-/// The response. If it is not written to the connection, the client does not have the leases, and
+/// The response. If it is not written to the connection, the client does not get the leases, and
 /// they are released.
 fn delivered(acquired: &Acquired, undo: Undo, connection: Option<Unwritten>) -> Response {
     let Ok(text) = serde_json::to_vec(acquired) else {

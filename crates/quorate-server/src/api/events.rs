@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::error::RecvError;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{extract::Asked, locks::Lock};
+use super::{extract::ParsedQuery, locks::Lock};
 use crate::{
     Service,
     auth::{Caller, Scope},
@@ -31,7 +31,7 @@ pub(super) struct EventQuery {
     prefix: Option<String>,
 }
 
-/// All locks that there are when the stream begins, or begins anew.
+/// All locks at the beginning of the stream, or after missed events.
 #[derive(Serialize, ToSchema)]
 struct Snapshot {
     locks: Vec<Lock>,
@@ -45,16 +45,16 @@ struct StreamEvent {
     event: String,
     /// For `Last-Event-ID`.
     id: String,
-    /// JSON. With `snapshot` an object with the array `locks`, with `held` and `waiting` one with
-    /// `lock`, with `free` one with `name`.
+    /// JSON. For `snapshot` an object with the array `locks`, for `held` and `waiting` one with
+    /// `lock`, for `free` one with `name`.
     data: String,
 }
 
 /// Watch locks
 ///
-/// A stream of server-sent events. It begins with the event `snapshot`, which has all locks; then
-/// come `held`, `waiting` and `free`. A client that reconnects with `Last-Event-ID` gets what it
-/// missed, or another snapshot.
+/// A stream of server-sent events. It begins with the event `snapshot`, which contains all locks.
+/// `held`, `waiting` and `free` follow. A client that reconnects with `Last-Event-ID` gets the
+/// events that it missed, or another snapshot.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events",
     params(EventQuery,
@@ -77,13 +77,13 @@ struct StreamEvent {
 pub(super) async fn events(
     State(service): State<Service>,
     caller: Caller,
-    Asked(query): Asked<EventQuery>,
+    ParsedQuery(query): ParsedQuery<EventQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let prefix = query.prefix.unwrap_or_else(|| caller.prefix().to_owned());
     caller.require(Scope::Read, &prefix)?;
     service.check_open()?;
-    // A stream counts as a request that waits.
+    // A stream counts as a waiting request.
     drop(service.quotas().wait(&caller.name)?);
     let last = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()).map(str::to_owned);
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
@@ -128,7 +128,8 @@ impl Stream<'_> {
                             return;
                         }
                     }
-                    // It reads too slowly: it gets what the log still has, or all locks.
+                    // The client reads too slowly: it gets the events that are still in the log, or
+                    // a snapshot.
                     Err(RecvError::Lagged(_)) => break,
                     Err(RecvError::Closed) => return,
                 }
@@ -159,7 +160,7 @@ impl Stream<'_> {
         if !change.name().starts_with(self.prefix) {
             return Some(());
         }
-        // Its token may have been removed, or may have expired.
+        // The token may have been removed, or may have expired.
         if !self.service.access().still_allows(self.caller) {
             return None;
         }
@@ -186,7 +187,7 @@ impl futures_core::Stream for Receiver {
     }
 }
 
-/// Proxies close connections on which nothing is sent.
+/// Proxies close idle connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");

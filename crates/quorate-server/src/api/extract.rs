@@ -1,4 +1,4 @@
-//! What requests are made of. Everything that makes no sense becomes a problem.
+//! Parsing of requests. Every invalid part becomes a problem.
 
 use axum::{
     extract::{FromRequest, FromRequestParts, Path, Query, Request, rejection::JsonRejection},
@@ -30,7 +30,7 @@ impl<T: DeserializeOwned> FromRequest<Service> for Body<T> {
             Problem::new(code, rejection.body_text())
         })?;
         let bytes = if bytes.is_empty() { "{}".into() } else { bytes };
-        // An array would be read as the values of the fields, in their order.
+        // Reject an array, which serde would accept as the values of the fields in order.
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             let detail = "the body must be a JSON object, such as {\"ttl_ms\": 10000}";
             return Err(Problem::new(Code::InvalidRequest, detail));
@@ -66,9 +66,9 @@ impl FromRequestParts<Service> for Named {
 }
 
 /// The query of the URL.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct ParsedQuery<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequestParts<Service> for Asked<T> {
+impl<T: DeserializeOwned> FromRequestParts<Service> for ParsedQuery<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, service: &Service) -> Result<Self, Problem> {

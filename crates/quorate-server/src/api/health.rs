@@ -1,4 +1,4 @@
-//! Whether the instance lives, and whether it can lock.
+//! Liveness and readiness of the instance.
 
 use axum::extract::State;
 
@@ -20,7 +20,7 @@ pub(super) async fn live() -> &'static str {
 
 /// Readiness
 ///
-/// A majority of the nodes votes, and the instance does not shut down.
+/// A majority of the nodes votes, and the instance is not shutting down.
 #[utoipa::path(
     get, path = "/readyz", tag = "health", security(()),
     responses(
@@ -35,7 +35,7 @@ pub(super) async fn ready(State(service): State<Service>) -> Result<&'static str
         return Ok("ok\n");
     }
     let detail = "too few nodes vote".to_owned();
-    // Probes have no token: if one is needed for anything else, they do not see the addresses.
+    // Probes have no token: if other requests need one, probes do not get the addresses.
     let is_shown = service.access().is_open();
     let nodes = if is_shown { service.client().node_status() } else { Box::default() };
     Err(Problem::no_quorum(detail, &nodes))

@@ -1,4 +1,4 @@
-//! Looking at locks.
+//! Inspecting and listing locks.
 
 use axum::{Json, extract::State};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -9,43 +9,43 @@ use quorate::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Asked, Named};
+use super::extract::{Named, ParsedQuery};
 use crate::{
     Service,
     auth::{Caller, Scope},
     problem::{Code, Problem, ProblemDetails, millis},
 };
 
-/// What the nodes know about one lock.
+/// What the nodes report about one lock.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Lock {
     /// Its name.
     pub(crate) name: String,
-    /// True if a majority of the nodes has the same holder.
+    /// True if a majority of the nodes reports the same holder.
     is_held: bool,
     /// True if a majority of the nodes answered. If not, the lock may be held although `is_held`
     /// is false.
     is_known: bool,
-    /// Who holds it, as far as the nodes know.
+    /// The holder, if the nodes report one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) holder: Option<HolderView>,
     /// Readers that hold it together with the holder, or other leases of its identity.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shared_with: Vec<HolderView>,
-    /// How many wait for it.
+    /// The number of waiters.
     pub(crate) waiting: u64,
-    /// The first of those who wait, in the order in which they get the lock. Not in lists.
+    /// The first waiters, in the order of the queue. Not in lists.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     queue: Vec<WaiterView>,
-    /// What each node knows. Not in lists.
+    /// The report of each node. Not in lists.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     nodes: Vec<NodeObservation>,
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct HolderView {
-    /// The owner as it called itself, or program, host and process of a library client.
+    /// The owner from its request, or program, host and process of a library client.
     pub(crate) owner: String,
     /// The holder's fence. Readers and other libraries have none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,29 +60,29 @@ pub(crate) struct HolderView {
     is_shared: bool,
     /// True if another library or program holds it.
     is_foreign: bool,
-    /// The identity of a reentrant lock: other holders with the same one are in `shared_with`. For
-    /// a lock of this service it is the name of the token, a slash, and what the request said.
+    /// The identity of a reentrant lock: `shared_with` contains its other entries. For a lock of
+    /// this service it is the name of the token, a slash, and the identity of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     identity: Option<String>,
 }
 
-/// Who waits for a lock.
+/// A waiter for a lock.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct WaiterView {
-    /// The owner as it called itself, or program, host and process of a library client.
+    /// The owner from its request, or program, host and process of a library client.
     owner: String,
     /// How long it has waited.
     waiting_for_ms: u64,
 }
 
-/// What one node knows about a lock.
+/// What one node reports about a lock.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct NodeObservation {
-    /// The node's address, without password.
+    /// The address of the node, without password.
     node: String,
-    /// `free`, `held`, or what is wrong with the node.
+    /// `free`, `held`, or the error of the node.
     state: String,
-    /// Who holds the lock there.
+    /// The holder on this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<HolderView>,
 }
@@ -122,7 +122,7 @@ impl Default for ListQuery {
 
 /// Inspect a lock
 ///
-/// For people: everything can have changed when the answer arrives.
+/// For people: everything can have changed when the response arrives.
 #[utoipa::path(
     get, path = "/v1/locks/{name}", tag = "locks",
     params(("name" = String, Path, description = "The name of the lock, percent-encoded")),
@@ -175,7 +175,7 @@ pub(super) async fn inspect(
 pub(super) async fn list(
     State(service): State<Service>,
     caller: Caller,
-    Asked(query): Asked<ListQuery>,
+    ParsedQuery(query): ParsedQuery<ListQuery>,
 ) -> Result<Json<Page>, Problem> {
     let prefix = query.prefix.as_deref().unwrap_or_else(|| caller.prefix());
     caller.require(Scope::Read, prefix)?;
@@ -209,8 +209,8 @@ fn invalid_cursor() -> Problem {
 }
 
 impl Lock {
-    /// Whether neither the holder nor a reader has changed. Readers have no fence: two of the same
-    /// owner look the same, but their number does not.
+    /// Whether the holder and the readers are the same. Readers have no fence: two of the same
+    /// owner look alike, but their number differs.
     pub(crate) fn has_same_holders(&self, other: &Self) -> bool {
         let of = |lock: &Self| {
             let holders = lock.holder.iter().chain(&lock.shared_with);

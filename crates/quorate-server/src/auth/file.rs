@@ -1,4 +1,4 @@
-//! The file of tokens.
+//! The token file.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use toml::Spanned;
 
 use super::{Scope, Token};
 
-/// What is wrong with a file of tokens.
+/// Why a token file is invalid.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TokenFileError {
@@ -25,7 +25,7 @@ pub enum TokenFileError {
         /// Why.
         error: io::Error,
     },
-    /// It says something else than tokens.
+    /// It does not contain valid tokens.
     #[error("{}: {what}", path.display())]
     Malformed {
         /// The file.
@@ -68,7 +68,7 @@ fn parse(text: &str) -> Result<Vec<Token>, String> {
         Some(span) => at(span, what),
         None => what.to_owned(),
     };
-    // Errors of the syntax do not quote the file, which may have a token in it by mistake.
+    // Syntax errors do not quote the file, which may contain a token by mistake.
     toml::from_str::<toml::Table>(text).map_err(|error| told(&error, error.message()))?;
     let file: File =
         toml::from_str(text).map_err(|error| told(&error, &without_content(error.message())))?;
@@ -88,7 +88,7 @@ fn parse(text: &str) -> Result<Vec<Token>, String> {
     Ok(tokens)
 }
 
-/// What is wrong with the content of the file, without quoting it.
+/// An error message without quotes of the content.
 fn without_content(message: &str) -> String {
     if message.starts_with("unknown field") {
         return "unknown key: a [[token]] has name, sha256, scopes, prefix and expires".to_owned();
@@ -99,7 +99,7 @@ fn without_content(message: &str) -> String {
     if message.starts_with("missing field") {
         return message.to_owned();
     }
-    // Such as: invalid type: string "…", expected a sequence
+    // For example: invalid type: string "…", expected a sequence
     match message.rsplit_once(", expected ") {
         Some((_, expected)) => format!("wrong type: expected {expected}"),
         None => "this cannot be an entry of a token file".to_owned(),
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_read_with_all_that_belongs_to_them() {
+    fn tokens_are_read_with_all_fields() {
         let text = format!(
             "[[token]]\nname = \"ci\"\nsha256 = \"{}\"\nscopes = [\"read\", \"lock\"]\n\
              prefix = \"ci:\"\nexpires = 2027-01-31T00:00:00Z\n",
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_refused_and_none_of_its_text_is_shown() {
+    fn invalid_file_is_rejected_without_revealing_its_text() {
         let good = format!("name = \"a\"\nsha256 = \"{}\"\nscopes = [\"lock\"]\n", "0".repeat(64));
         let cases = [
             (String::new(), "there is no [[token]]"),

@@ -1,4 +1,4 @@
-//! A connection that knows whether a response was written.
+//! A connection that records whether a response was written.
 
 use std::{
     io,
@@ -16,14 +16,14 @@ use tokio::{
 
 use crate::delivery::Unwritten;
 
-/// A socket, and the response with a lease that is being written to it.
+/// A socket, and the response with leases that is being written to it.
 #[derive(Debug)]
 pub(super) struct Stream {
     socket: TcpStream,
     unwritten: Unwritten,
-    /// How long a client may read nothing while there is something to write.
+    /// How long a client may read nothing while data is pending.
     blocked_max: Duration,
-    /// Ends when the client has read nothing for that long.
+    /// Completes when the client has read nothing for that long.
     blocked: Option<Pin<Box<Sleep>>>,
 }
 
@@ -36,8 +36,8 @@ impl Stream {
         self.unwritten.clone()
     }
 
-    /// Fails if a lease is to be written and the client has disconnected. The runtime may not know
-    /// that yet: it hears of a grant and of the end of the connection in any order.
+    /// Fails if a lease is to be written and the client has disconnected. The runtime may not have
+    /// reported the disconnect yet: grants and disconnects are reported in any order.
     fn check_client(&self) -> io::Result<()> {
         if self.unwritten.is_some() && is_disconnected(&self.socket) {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -114,7 +114,7 @@ impl AsyncWrite for Stream {
         self.socket.is_write_vectored()
     }
 
-    /// The server flushes only after everything before is written.
+    /// The server flushes only after all earlier data has been written.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
         self.unwritten.written();

@@ -1,4 +1,4 @@
-//! TLS, with certificates that are read again when they change.
+//! TLS, with certificates that can be reloaded.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ use tokio_rustls::{
     },
 };
 
-/// The certificate of a service, and by which authority clients must be certified, if so.
+/// The certificate of a service, and the authority of client certificates, if they are required.
 #[derive(Clone, Debug)]
 pub struct Tls {
     files: Files,
@@ -31,7 +31,7 @@ struct Files {
     client_ca: Option<PathBuf>,
 }
 
-/// What is wrong with a certificate or a key.
+/// Why a certificate or a key is invalid.
 #[derive(Debug, Error)]
 #[error("cannot use {}: {what}", path.display())]
 pub struct TlsError {
@@ -45,7 +45,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// [`TlsError`] says what is wrong with which file.
+    /// [`TlsError`] describes what is wrong with which file.
     pub fn load(
         certificate: impl Into<PathBuf>,
         key: impl Into<PathBuf>,
@@ -56,12 +56,12 @@ impl Tls {
         Ok(Self { files, config })
     }
 
-    /// Reads the files again, for the connections from now on. If they are broken, those of before
-    /// stay in use.
+    /// Reads the files again, for new connections. If they are invalid, the previous ones stay in
+    /// use.
     ///
     /// # Errors
     ///
-    /// [`TlsError`] says what is wrong with which file.
+    /// [`TlsError`] describes what is wrong with which file.
     pub fn reload(&self) -> Result<(), TlsError> {
         let config = Arc::new(self.files.read()?);
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
@@ -74,7 +74,7 @@ impl Tls {
         self.files.client_ca.is_some()
     }
 
-    /// The files that it is made of.
+    /// The files of the certificate, the key and the authority.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let Files { certificate, key, client_ca } = &self.files;
         [certificate, key].into_iter().chain(client_ca).map(PathBuf::as_path)

@@ -1,11 +1,11 @@
-//! A command that refuses changes nothing on any node, and nobody's work ends by it.
+//! A refused command changes nothing on any node, and disturbs no running job.
 
 use quorate_testkit::{Contents, Proxy, Server, redis::cmd};
 
 use super::text;
 use crate::fixture::{Ended, Fixture};
 
-/// Nodes that have no restart guard: one, two, and three whose settings say so.
+/// Nodes without quarantine: one, two, and three whose settings disable it.
 fn unprotected() -> [Fixture; 3] {
     let settings = "quarantine = false\nttl = \"1s\"\n";
     [(1, "ttl = \"1s\"\n"), (2, "ttl = \"1s\"\n"), (3, settings)]
@@ -13,12 +13,12 @@ fn unprotected() -> [Fixture; 3] {
 }
 
 #[test]
-fn nodes_without_the_guard_are_shown_as_such_and_have_nothing_to_admit() {
+fn nodes_without_quarantine_need_no_admission() {
     for fixture in unprotected() {
         store(&fixture.servers[0], 7);
         for verb in ["admit", "vouch", "change"] {
             let ended = unchanged(&fixture, &["nodes", verb]).assert_code(65);
-            ended.assert_says("quarantine is off");
+            ended.assert_stderr("quarantine is off");
         }
         let shown = unchanged(&fixture, &["nodes", "show"]).assert_code(0);
         let expected = ": attached, without quarantine\n";
@@ -28,11 +28,11 @@ fn nodes_without_the_guard_are_shown_as_such_and_have_nothing_to_admit() {
 }
 
 #[test]
-fn refused_commands_do_not_end_a_job_where_there_is_no_guard() {
+fn refused_commands_do_not_disturb_a_job_without_quarantine() {
     for fixture in unprotected() {
         let job = fixture.hold("job");
         for verb in ["admit", "vouch", "change"] {
-            fixture.say(["nodes", verb]).assert_code(65);
+            fixture.exec(["nodes", verb]).assert_code(65);
         }
         outlives(&fixture, "job");
         fixture.run(["-n", "other", "true"]).assert_code(0);
@@ -41,55 +41,55 @@ fn refused_commands_do_not_end_a_job_where_there_is_no_guard() {
 }
 
 #[test]
-fn refused_commands_do_not_end_a_job_on_guarded_nodes() {
+fn refused_commands_do_not_disturb_a_job_on_nodes_with_quarantine() {
     let fixture = Fixture::with(Server::start_many(3), "ttl = \"1s\"\n");
-    fixture.say(["nodes", "admit"]).assert_code(0);
+    fixture.exec(["nodes", "admit"]).assert_code(0);
     let job = fixture.hold("job");
     fixture.servers[2].flush_all();
-    fixture.say(["nodes", "admit"]).assert_code(65).assert_says("some nodes are in use");
-    fixture.say(["nodes", "change"]).assert_code(65).assert_says("agreed on this list already");
+    fixture.exec(["nodes", "admit"]).assert_code(65).assert_stderr("some nodes are in use");
+    fixture.exec(["nodes", "change"]).assert_code(65).assert_stderr("agreed on this list already");
     fixture.servers[2].kill();
     let other = ["nodes", "vouch", "--max-ttl", "30s"];
     fixture
-        .say(other)
+        .exec(other)
         .assert_code(69)
-        .assert_says("a max_ttl of 60000 ms, this client has 30000 ms");
+        .assert_stderr("a max_ttl of 60000 ms, this client has 30000 ms");
     outlives(&fixture, "job");
     fixture.run_until_answered(["-n", "other", "true"]).assert_code(0);
     job.close().assert_code(0);
 }
 
-/// Each with its reason, and on servers that were new a moment ago.
+/// Each refusal has its own reason, even on servers that are almost new.
 #[test]
-fn a_refused_admission_writes_nothing() {
+fn refused_admission_writes_nothing() {
     let fixture = Fixture::with(Server::start_many(3), "");
     store(&fixture.servers[1], 1);
     let expected = format!("{} holds 1 keys", fixture.servers[1].url());
-    unchanged(&fixture, &["nodes", "admit"]).assert_code(65).assert_says(&expected);
+    unchanged(&fixture, &["nodes", "admit"]).assert_code(65).assert_stderr(&expected);
     fixture.servers[1].flush_all();
 
     let twin = Proxy::start(&fixture.servers[1].address());
     let urls = [fixture.servers[0].url(), fixture.servers[1].url(), twin.url()];
     let ended = unchanged(&fixture, &args_of("admit", &urls)).assert_code(69);
-    ended.assert_says("is the same server as");
+    ended.assert_stderr("is the same server as");
 
     fixture.servers[2].kill();
-    unchanged(&fixture, &["nodes", "admit"]).assert_code(69).assert_says("connection refused");
+    unchanged(&fixture, &["nodes", "admit"]).assert_code(69).assert_stderr("connection refused");
     fixture.servers[2].restart();
     assert!(fixture.servers.iter().all(|server| server.keys().is_empty()));
 
-    fixture.say(["nodes", "admit"]).assert_code(0);
+    fixture.exec(["nodes", "admit"]).assert_code(0);
     let again = unchanged(&fixture, &["nodes", "admit"]).assert_code(0);
     assert_eq!(again.out(), "3 nodes vote\n", "{again:?}");
     unchanged(&fixture, &["nodes", "show"]).assert_code(0);
     fixture.servers[2].flush_all();
-    unchanged(&fixture, &["nodes", "admit"]).assert_code(65).assert_says("some nodes are in use");
+    unchanged(&fixture, &["nodes", "admit"]).assert_code(65).assert_stderr("some nodes are in use");
     let longer = ["nodes", "admit", "--max-ttl", "90s"];
-    unchanged(&fixture, &longer).assert_code(69).assert_says("this client has 90000 ms");
+    unchanged(&fixture, &longer).assert_code(69).assert_stderr("this client has 90000 ms");
 }
 
 #[test]
-fn a_refused_change_writes_nothing() {
+fn refused_change_writes_nothing() {
     let mut servers = Server::start_many(5);
     let new = servers.split_off(3);
     let fixture = Fixture::with(servers, "max_ttl = \"1s\"\n");
@@ -99,81 +99,81 @@ fn a_refused_change_writes_nothing() {
     let refused = |nodes: &[&Server], code: i32, expected: &str| {
         let all = [a, b, c, d, e];
         let ended = unchanged_on(&all, &fixture, &args_of("change", &urls(nodes)));
-        ended.assert_code(code).assert_says(expected);
+        ended.assert_code(code).assert_stderr(expected);
     };
     refused(&[a, b, c], 65, "belongs to a set");
-    fixture.say(["nodes", "admit"]).assert_code(0);
+    fixture.exec(["nodes", "admit"]).assert_code(0);
     refused(&[a, b, c], 65, "agreed on this list already");
     refused(&[a, b, c, d, e], 65, "2 nodes added and 0 removed");
     store(d, 1);
     refused(&[a, b, d], 65, "has keys");
     d.flush_all();
-    // Clients with two nodes have the guard off, unless they say otherwise.
+    // Clients with two nodes have quarantine off by default.
     refused(&[a, b], 65, "quarantine is off");
     e.kill();
     let ended = unchanged(&fixture, &args_of("change", &urls(&[a, b, e]))).assert_code(65);
-    ended.assert_says("does not answer");
+    ended.assert_stderr("does not answer");
     e.restart();
-    let changed = fixture.say(args_of("change", &urls(&[a, b, d])).iter().copied()).assert_code(0);
+    let changed = fixture.exec(args_of("change", &urls(&[a, b, d])).iter().copied()).assert_code(0);
     assert!(changed.out().starts_with("change 2: "), "{changed:?}");
     refused(&[a, b, e], 75, "was changed a short while ago");
 }
 
-/// What clients with the new list must have is not guessed.
+/// The quarantine setting of clients with the new list must be explicit.
 #[test]
-fn a_set_becomes_smaller_than_three_only_with_the_guard_in_the_settings() {
+fn set_smaller_than_three_requires_quarantine_in_the_settings() {
     let fixture = Fixture::with(Server::start_many(3), "");
     fixture.write("quarantined.toml", "quarantine = true\n");
-    fixture.say(["nodes", "admit"]).assert_code(0);
+    fixture.exec(["nodes", "admit"]).assert_code(0);
     let urls: Vec<String> = fixture.servers[..2].iter().map(Server::url).collect();
     let args = args_of("change", &urls);
-    unchanged(&fixture, &args).assert_code(65).assert_says("turn it on, for all clients");
+    unchanged(&fixture, &args).assert_code(65).assert_stderr("turn it on for all clients");
     let quarantined = ["--config", "quarantined.toml"];
-    let changed = fixture.say(args.iter().copied().chain(quarantined)).assert_code(0);
+    let changed = fixture.exec(args.iter().copied().chain(quarantined)).assert_code(0);
     assert!(changed.out().starts_with("change 2: "), "{changed:?}");
     let args = args_of("show", &urls);
-    let shown = fixture.say(args.iter().copied().chain(quarantined)).assert_code(0);
+    let shown = fixture.exec(args.iter().copied().chain(quarantined)).assert_code(0);
     assert_eq!(shown.out().matches(": attached\n").count(), 2, "{shown:?}");
-    fixture.say(args).assert_code(69).assert_says("which is disabled in this client");
+    fixture.exec(args).assert_code(69).assert_stderr("which is disabled in this client");
 }
 
 #[test]
-fn a_refused_vouch_writes_nothing() {
+fn refused_vouch_writes_nothing() {
     let fixture = Fixture::with(Server::start_many(3), "max_ttl = \"1s\"\n");
     let [a, b, c] = [0, 1, 2].map(|node| &fixture.servers[node]);
-    fixture.say(["nodes", "admit"]).assert_code(0);
+    fixture.exec(["nodes", "admit"]).assert_code(0);
     a.kill();
     c.flush_all();
     b.kill();
-    // What is left is no majority.
+    // The remaining nodes are no majority.
     let ended = unchanged_on(&[c], &fixture, &["nodes", "vouch"]).assert_code(69);
-    ended.assert_says("connection refused");
-    // Two that know nothing cannot tell of which set they are.
+    ended.assert_stderr("connection refused");
+    // Two nodes without records cannot know their set.
     b.restart();
     unchanged_on(&[b, c], &fixture, &["nodes", "vouch"]).assert_code(69);
 }
 
-/// As an earlier version has left it on a single server.
+/// A record that an earlier version left on a single server.
 #[test]
-fn a_server_with_a_record_that_nobody_wants_says_how_to_be_rid_of_it() {
+fn server_with_a_stale_record_explains_how_to_remove_it() {
     let fixture = Fixture::with(vec![Server::start()], "");
     let server = &fixture.servers[0];
     fixture.write("quarantined.toml", "quarantine = true\n");
-    fixture.say(["nodes", "admit", "--config", "quarantined.toml"]).assert_code(0);
+    fixture.exec(["nodes", "admit", "--config", "quarantined.toml"]).assert_code(0);
     assert_eq!(server.keys(), [b"quorate:node"]);
     let way_out = "stop all clients of this node and delete quorate:node";
-    unchanged(&fixture, &["nodes", "show"]).assert_code(69).assert_says(way_out);
-    unchanged(&fixture, &["show", "x"]).assert_code(69).assert_says(way_out);
-    fixture.run(["-n", "x", "true"]).assert_code(69).assert_says(way_out);
-    unchanged(&fixture, &["nodes", "admit"]).assert_code(65).assert_says("quarantine is off");
+    unchanged(&fixture, &["nodes", "show"]).assert_code(69).assert_stderr(way_out);
+    unchanged(&fixture, &["show", "x"]).assert_code(69).assert_stderr(way_out);
+    fixture.run(["-n", "x", "true"]).assert_code(69).assert_stderr(way_out);
+    unchanged(&fixture, &["nodes", "admit"]).assert_code(65).assert_stderr("quarantine is off");
     fixture.run(["--config", "quarantined.toml", "x", "true"]).assert_code(0);
     cmd("DEL").arg("quorate:node").exec(&mut server.connection()).expect("it is deleted");
-    let shown = fixture.say(["nodes", "show"]).assert_code(0);
+    let shown = fixture.exec(["nodes", "show"]).assert_code(0);
     assert!(shown.out().ends_with(": attached, without quarantine\n"), "{shown:?}");
     fixture.run(["-n", "x", "true"]).assert_code(0);
 }
 
-/// Runs a command that writes nothing to the servers of this place.
+/// Runs a command, and checks that it writes nothing to the servers of this fixture.
 #[track_caller]
 fn unchanged(fixture: &Fixture, args: &[&str]) -> Ended {
     unchanged_on(&fixture.servers.iter().filter(|it| is_up(it)).collect::<Vec<_>>(), fixture, args)
@@ -183,7 +183,7 @@ fn unchanged(fixture: &Fixture, args: &[&str]) -> Ended {
 fn unchanged_on(servers: &[&Server], fixture: &Fixture, args: &[&str]) -> Ended {
     let contents = || servers.iter().map(|it| it.contents()).collect::<Vec<Contents>>();
     let before = contents();
-    let ended = fixture.say(args.iter().copied());
+    let ended = fixture.exec(args.iter().copied());
     assert_eq!(contents(), before, "{args:?}: {}", text(&ended.0.stderr));
     ended
 }
@@ -197,11 +197,11 @@ fn args_of<'a>(verb: &'a str, urls: &'a [String]) -> Vec<&'a str> {
     ["nodes", verb].into_iter().chain(nodes).collect()
 }
 
-/// Waits until the lock has been held for another three times its ttl.
+/// Waits until the lock has been held for another three ttls.
 #[track_caller]
 fn outlives(fixture: &Fixture, name: &str) {
     let held_ms = || {
-        let ended = fixture.say(["show", name, "-o", "json"]);
+        let ended = fixture.exec(["show", name, "-o", "json"]);
         let json: serde_json::Value = serde_json::from_str(ended.out()).ok()?;
         json["holder"]["held_for_ms"].as_u64()
     };
@@ -211,7 +211,7 @@ fn outlives(fixture: &Fixture, name: &str) {
     });
 }
 
-/// Keys that are nobody's lock.
+/// Keys that are not locks.
 fn store(server: &Server, count: usize) {
     for number in 0..count {
         let key = format!("key-{number}");

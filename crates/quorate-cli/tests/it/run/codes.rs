@@ -7,7 +7,7 @@ use quorate_testkit::{Server, redis::cmd};
 use crate::fixture::{Fixture, Running};
 
 #[test]
-fn the_commands_code_is_passed_on_and_its_output_untouched() {
+fn exit_code_and_output_of_the_command_are_passed_through() {
     let fixture = Fixture::one();
     let ended =
         fixture.run(["x", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]).assert_code(3);
@@ -17,7 +17,7 @@ fn the_commands_code_is_passed_on_and_its_output_untouched() {
 }
 
 #[test]
-fn a_command_that_a_signal_ended_is_128_and_the_signal() {
+fn command_ended_by_a_signal_is_128_plus_the_signal() {
     let fixture = Fixture::one();
     for (signal, code) in [("TERM", 143), ("KILL", 137), ("INT", 130)] {
         fixture.run(["x", "--", "sh", "-c", &format!("kill -{signal} $$")]).assert_code(code);
@@ -25,14 +25,14 @@ fn a_command_that_a_signal_ended_is_128_and_the_signal() {
 }
 
 #[test]
-fn a_lock_that_another_has_is_75_or_what_is_asked_for() {
+fn held_lock_is_75_or_the_conflict_exit_code() {
     let fixture = Fixture::one();
     let holder = fixture.hold("x");
     let who = format!("held by quorate/{}", host());
-    fixture.run(["-n", "x", "true"]).assert_code(75).assert_says(&who);
-    fixture.run(["-w", "0.5", "x", "true"]).assert_code(75).assert_says(&who);
+    fixture.run(["-n", "x", "true"]).assert_code(75).assert_stderr(&who);
+    fixture.run(["-w", "0.5", "x", "true"]).assert_code(75).assert_stderr(&who);
     fixture.run(["-w", "0", "x", "true"]).assert_code(75);
-    fixture.run(["-n", "-E", "9", "x", "true"]).assert_code(9).assert_says(&who);
+    fixture.run(["-n", "-E", "9", "x", "true"]).assert_code(9).assert_stderr(&who);
     fixture.run(["-n", "y", "true"]).assert_code(0);
     holder.close().assert_code(0);
     fixture.run(["-n", "x", "true"]).assert_code(0);
@@ -44,13 +44,13 @@ fn silent_nodes_are_69() {
     fixture.servers[0].kill();
     for patience in [&["-n"][..], &["-w", "1"], &["--ttl", "1s"]] {
         let args = patience.iter().copied().chain(["x", "true"]);
-        fixture.run(args).assert_code(69).assert_says("connection refused");
+        fixture.run(args).assert_code(69).assert_stderr("connection refused");
     }
 }
 
-/// However short the ttl is: a server may be about to start again.
+/// Regardless of a short ttl: a server may be restarting.
 #[test]
-fn nodes_that_are_silent_for_a_while_are_waited_for() {
+fn temporarily_silent_nodes_are_waited_for() {
     let fixture = Fixture::one();
     for verb in [&["run", "--ttl", "500ms", "x", "true"][..], &["acquire", "--ttl", "500ms", "y"]] {
         fixture.servers[0].pause();
@@ -64,12 +64,15 @@ fn nodes_that_are_silent_for_a_while_are_waited_for() {
     }
     fixture.servers[0].kill();
     let started = Instant::now();
-    fixture.run(["--ttl", "200ms", "x", "true"]).assert_code(69).assert_says("connection refused");
+    fixture
+        .run(["--ttl", "200ms", "x", "true"])
+        .assert_code(69)
+        .assert_stderr("connection refused");
     assert!(started.elapsed() >= Duration::from_secs(10), "{:?}", started.elapsed());
 }
 
 #[test]
-fn a_new_lock_on_full_servers_is_69_and_says_why() {
+fn new_lock_on_full_servers_is_69_with_the_reason() {
     for fixture in [Fixture::one(), Fixture::nodes(3)] {
         let holder = fixture.hold("x");
         let set_limit = |bytes: &str| {
@@ -82,7 +85,7 @@ fn a_new_lock_on_full_servers_is_69_and_says_why() {
         set_limit("1");
         for args in [["-n", "y", "true"].as_slice(), &["-w", "1", "y", "true"]] {
             let ended = fixture.run(args.iter().copied()).assert_code(69);
-            ended.assert_says("memory is full: the server answers OOM");
+            ended.assert_stderr("memory is full: the server answers OOM");
         }
         holder.close().assert_code(0);
         set_limit("0");
@@ -91,14 +94,14 @@ fn a_new_lock_on_full_servers_is_69_and_says_why() {
 }
 
 #[test]
-fn wrong_arguments_are_64() {
+fn invalid_arguments_are_64() {
     let fixture = Fixture::one();
     for (args, expected) in [
         (&["x"][..], "COMMAND"),
         (&[], "NAME"),
         (&["--fly", "x", "true"], "--fly"),
-        (&["-w", "soon", "x", "true"], "write 500ms"),
-        (&["--signal", "STOP", "x", "true"], "write HUP"),
+        (&["-w", "soon", "x", "true"], "use a number followed by ms, s, m or h"),
+        (&["--signal", "STOP", "x", "true"], "invalid signal \"STOP\": use HUP"),
         (&["-n", "-w", "1", "x", "true"], "cannot be used with"),
         (&["-v", "-q", "x", "true"], "cannot be used with"),
         (&["-c", "true", "x", "true"], "cannot be used with"),
@@ -106,44 +109,44 @@ fn wrong_arguments_are_64() {
         (&["a\nb", "true"], "control character"),
         (&["quorate:x", "true"], "reserved"),
         (&["--ttl", "2h", "x", "true"], "max_ttl"),
-        (&["--ttl", "0", "x", "true"], "no time"),
+        (&["--ttl", "0", "x", "true"], "invalid ttl 0"),
         (&["--ttl", "2s", "-k", "1.5s", "x", "true"], "more than half of the ttl"),
         (&["-E", "256", "x", "true"], "256"),
         (&["--min-hold", "3s", "--max-hold", "2s", "x", "true"], "--max-hold 2.0 s is less"),
     ] {
-        fixture.run(args.iter().copied()).assert_code(64).assert_says(expected);
+        fixture.run(args.iter().copied()).assert_code(64).assert_stderr(expected);
     }
 }
 
 #[test]
-fn rights_and_passwords_that_are_refused_are_77() {
+fn rejected_permissions_and_passwords_are_77() {
     let server = Server::builder().password("secret").start();
     let fixture = Fixture::without_servers();
     for (password, expected) in [("", "NOAUTH"), (":wrong@", "WRONGPASS")] {
         let url = format!("redis://{password}{}", server.address());
         let ended = fixture.run(["--node", &url, "-n", "x", "true"]).assert_code(77);
-        let ended = ended.assert_says(expected);
+        let ended = ended.assert_stderr(expected);
         assert!(!ended.err().contains("wrong@"), "{ended:?}");
-        fixture.run(["--node", &url, "x", "true"]).assert_code(77).assert_says(expected);
+        fixture.run(["--node", &url, "x", "true"]).assert_code(77).assert_stderr(expected);
     }
     let url = server.url_with("guest", "pass", 0);
     let rules = ["on", ">pass", "~*", "&*", "+@connection", "+info"];
     let mut user = cmd("ACL");
     user.arg("SETUSER").arg("guest").arg(&rules);
     user.exec(&mut server.connection()).expect("the user is made");
-    fixture.run(["--node", &url, "-n", "x", "true"]).assert_code(77).assert_says("no permission");
+    fixture.run(["--node", &url, "-n", "x", "true"]).assert_code(77).assert_stderr("no permission");
 }
 
 #[test]
-fn wrong_settings_are_78() {
+fn invalid_settings_are_78() {
     let fixture = Fixture::without_servers();
     let ended = fixture.run(["--node", "ftp://user:secret@h", "x", "true"]).assert_code(78);
     assert!(!ended.err().contains("secret"), "{ended:?}");
-    fixture.run(["--config", "/nowhere", "x", "true"]).assert_code(78).assert_says("/nowhere");
+    fixture.run(["--config", "/nowhere", "x", "true"]).assert_code(78).assert_stderr("/nowhere");
 }
 
 #[test]
-fn a_lock_that_is_lost_is_79_or_what_is_asked_for() {
+fn lost_lock_is_79_or_the_lost_exit_code() {
     let fixture = Fixture::one();
     for (args, code) in [(&[][..], 79), (&["--lost-exit-code", "5"], 5)] {
         let args = args.iter().copied();
@@ -156,35 +159,35 @@ fn a_lock_that_is_lost_is_79_or_what_is_asked_for() {
             .arg("another's")
             .exec(&mut fixture.servers[0].connection())
             .expect("it is set");
-        lost.end().assert_code(code).assert_says("the lock is lost");
+        lost.end().assert_code(code).assert_stderr(" lost");
         std::fs::remove_file(fixture.path("started")).expect("it is there");
         fixture.servers[0].flush_all();
     }
 }
 
 #[test]
-fn a_lock_that_was_lost_unnoticed_is_79() {
+fn loss_noticed_only_at_release_is_79() {
     let fixture = Fixture::one();
     let script = "echo > started; cat > /dev/null";
     let lost = fixture.start(["--ttl", "60s", "x", "--", "sh", "-c", script]);
     fixture.await_file("started");
     fixture.servers[0].flush_all();
-    lost.close().assert_code(79).assert_says("was lost while the command ran");
+    lost.close().assert_code(79).assert_stderr("was lost while the command ran");
 }
 
 #[test]
-fn a_command_that_cannot_be_run_is_126_or_127_and_gives_the_lock_back() {
+fn command_that_cannot_be_executed_is_126_or_127_and_releases_the_lock() {
     let fixture = Fixture::one();
-    fixture.run(["x", "no-such-command"]).assert_code(127).assert_says("no-such-command");
+    fixture.run(["x", "no-such-command"]).assert_code(127).assert_stderr("no-such-command");
     fixture.write("text", "");
-    fixture.run(["x", "./text"]).assert_code(126).assert_says("./text");
-    fixture.run(["x", "/"]).assert_code(126).assert_says("cannot run /");
-    fixture.run(["x", "--", ""]).assert_code(127).assert_says("a command whose name is empty");
+    fixture.run(["x", "./text"]).assert_code(126).assert_stderr("./text");
+    fixture.run(["x", "/"]).assert_code(126).assert_stderr("cannot run /");
+    fixture.run(["x", "--", ""]).assert_code(127).assert_stderr("its name is empty");
     fixture.run(["-n", "x", "true"]).assert_code(0);
 }
 
 #[test]
-fn a_command_that_cannot_be_run_is_told_in_the_form_that_was_asked_for() {
+fn command_that_cannot_be_executed_is_reported_in_the_requested_format() {
     let fixture = Fixture::one();
     fixture.write("text", "");
     for (command, code) in [("no-such-command", 127), ("./text", 126)] {
@@ -194,19 +197,19 @@ fn a_command_that_cannot_be_run_is_told_in_the_form_that_was_asked_for() {
         let message = told["message"].as_str().expect("a text");
         assert!(message.starts_with(&format!("cannot run {command}: ")), "{ended:?}");
     }
-    // What quorate starts to look after the command, without a quorate.
+    // The internal roles, started without a parent quorate.
     for part in ["__guardian", "__command"] {
-        let ended = fixture.say([part, "json", "1", "apart", "true"]).assert_code(70);
+        let ended = fixture.exec([part, "json", "1", "own", "true"]).assert_code(70);
         let told: serde_json::Value = serde_json::from_str(ended.err()).expect("one object");
         let message = told["message"].as_str().expect("a text");
-        assert!(message.starts_with("the command was not started: "), "{ended:?}");
-        let ended = fixture.say([part, "text", "1", "apart", "true"]).assert_code(70);
-        assert!(ended.err().starts_with("quorate: the command was not started: "), "{ended:?}");
+        assert!(message.starts_with("cannot start the command: "), "{ended:?}");
+        let ended = fixture.exec([part, "text", "1", "own", "true"]).assert_code(70);
+        assert!(ended.err().starts_with("quorate: cannot start the command: "), "{ended:?}");
     }
 }
 
 #[test]
-fn the_lock_is_free_as_soon_as_the_command_ends() {
+fn lock_is_released_as_soon_as_the_command_ends() {
     let fixture = Fixture::one();
     for _ in 0..20 {
         fixture.run(["-n", "x", "false"]).assert_code(1);
@@ -218,26 +221,26 @@ fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Their names stand in the environment of the command, which has its limits.
+/// The names of the locks are in the environment of the command, whose size is limited.
 #[test]
-fn more_locks_than_an_environment_can_hold_are_told_and_given_back() {
+fn locks_that_exceed_the_environment_are_reported_and_released() {
     let fixture = Fixture::one();
     let names: Vec<String> = (0..600).map(|number| format!("{number:0>240}")).collect();
     let locks = names.iter().flat_map(|name| ["-l", name]);
     let ended = fixture.run(locks.chain(["x", "true"])).assert_code(70);
-    let ended = ended.assert_says("the command was not started: its arguments and environment");
+    let ended = ended.assert_stderr("cannot start the command: its arguments and environment");
     assert_eq!(ended.err().lines().count(), 1, "{ended:?}");
     for name in ["x", &names[0], &names[599]] {
         assert!(fixture.servers[0].get(name).is_none(), "{name} was given back");
     }
 }
 
-/// However many files a process may open: it says what is missing, or does what it was told.
+/// With any limit of open files, quorate reports the missing resource or succeeds.
 #[test]
-fn too_few_files_are_told_without_a_panic() {
+fn too_few_file_descriptors_are_reported_without_a_panic() {
     let fixture = Fixture::without_servers();
     let quorate = env!("CARGO_BIN_EXE_quorate");
-    // What whoever runs the tests has left open would take numbers below the limit.
+    // Inherited descriptors would take numbers below the limit.
     let close =
         r#"for it in /proc/$$/fd/*; do n=${it##*/}; [ $n -lt 3 ] || eval "exec $n>&-"; done"#;
     let mut codes = Vec::new();

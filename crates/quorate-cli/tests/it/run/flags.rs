@@ -1,4 +1,4 @@
-//! Every flag.
+//! The flags of `quorate run`.
 
 use std::{
     process::Stdio,
@@ -10,7 +10,7 @@ use quorate_testkit::{Server, eventually};
 use crate::fixture::{Fixture, PATIENCE, Running, is_alive};
 
 #[test]
-fn the_command_finds_the_lock_in_its_environment() {
+fn lock_is_in_the_environment() {
     let fixture = Fixture::one();
     let show = "echo $QUORATE_HELD/$QUORATE_LOCK/$QUORATE_FENCE/$QUORATE_OWNER";
     let ended = fixture.run(["x", "--", "sh", "-c", show]).assert_code(0);
@@ -24,7 +24,7 @@ fn the_command_finds_the_lock_in_its_environment() {
 }
 
 #[test]
-fn a_text_is_run_by_the_shell() {
+fn command_text_is_run_by_the_shell() {
     let fixture = Fixture::one();
     assert_eq!(fixture.run(["x", "-c", "echo a | tr a b"]).assert_code(0).out(), "b\n");
     let mut command = fixture.quorate(["run", "x", "--command", "echo $0"]);
@@ -33,7 +33,7 @@ fn a_text_is_run_by_the_shell() {
 }
 
 #[test]
-fn arguments_of_the_command_are_its_own() {
+fn command_arguments_are_not_parsed_as_options() {
     let fixture = Fixture::one();
     let ended = fixture.run(["x", "echo", "-n", "--help", "--", "-v"]).assert_code(0);
     assert_eq!(ended.out(), "--help -- -v");
@@ -43,7 +43,7 @@ fn arguments_of_the_command_are_its_own() {
 }
 
 #[test]
-fn standard_input_is_the_commands() {
+fn standard_input_belongs_to_the_command() {
     let fixture = Fixture::one();
     let mut command = fixture.quorate(["run", "x", "cat"]);
     fixture.write("in", "hello");
@@ -53,22 +53,22 @@ fn standard_input_is_the_commands() {
 }
 
 #[test]
-fn several_locks_are_had_all_or_none() {
+fn several_locks_are_acquired_all_or_none() {
     let fixture = Fixture::one();
     let show = "echo $QUORATE_LOCK";
     let ended = fixture.run(["-l", "a", "-l", "c", "b", "--", "sh", "-c", show]).assert_code(0);
     assert_eq!(ended.out(), "a b c\n");
     let holder = fixture.hold("c");
-    fixture.run(["-n", "-l", "a", "-l", "c", "b", "true"]).assert_code(75).assert_says("\"c\"");
+    fixture.run(["-n", "-l", "a", "-l", "c", "b", "true"]).assert_code(75).assert_stderr("\"c\"");
     for free in ["a", "b"] {
         assert!(fixture.servers[0].get(free).is_none(), "{free} was given back");
     }
     holder.close().assert_code(0);
 }
 
-/// Whatever the names are, and in whichever order they are taken.
+/// For all names, in any order of acquisition.
 #[test]
-fn fence_and_owner_are_those_of_the_name_also_with_other_locks() {
+fn fence_and_owner_belong_to_the_main_name() {
     let fixture = Fixture::one();
     for (name, others) in [("a", ["b", "c"]), ("b", ["a", "c"]), ("c", ["a", "b"])] {
         let show = format!(
@@ -88,21 +88,22 @@ fn fence_and_owner_are_those_of_the_name_also_with_other_locks() {
 }
 
 #[test]
-fn a_nested_run_of_the_same_name_is_told_so() {
+fn nested_run_of_the_same_lock_is_rejected() {
     let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let inner = [quorate, "run", "x", "true"];
     let told = fixture.run(["x"].into_iter().chain(inner)).assert_code(64);
-    told.assert_says("wait for itself").assert_says("take the lock once, on the outside");
+    told.assert_stderr("wait for itself")
+        .assert_stderr("acquire the lock once, in the outer command");
     let other = ["y", quorate, "run", "z"].into_iter().chain(inner);
     fixture.run(other).assert_code(0);
     let deep = ["x", quorate, "run", "y"].into_iter().chain(inner);
-    fixture.run(deep).assert_code(64).assert_says("wait for itself");
+    fixture.run(deep).assert_code(64).assert_stderr("wait for itself");
 }
 
-/// A daemon that was once started under the lock has the names of that time.
+/// A daemon that was started under the lock keeps the variables of that run.
 #[test]
-fn a_run_below_one_that_has_given_the_lock_back_waits_like_everybody() {
+fn run_under_a_released_lock_acquires_normally() {
     let fixture = Fixture::one();
     let outer = fixture.run(["x", "--", "sh", "-c", "echo \"$QUORATE_LOCKS\""]).assert_code(0);
     assert!(outer.out().contains(" x\n"), "{outer:?}");
@@ -112,12 +113,12 @@ fn a_run_below_one_that_has_given_the_lock_back_waits_like_everybody() {
     };
     inner().assert_code(0);
     let holder = fixture.hold("x");
-    inner().assert_code(75).assert_says("held by");
+    inner().assert_code(75).assert_stderr("held by");
     holder.close().assert_code(0);
 }
 
 #[test]
-fn a_verbose_run_tells_what_happened_and_a_quiet_one_nothing() {
+fn verbose_reports_the_acquire_and_quiet_only_errors() {
     let fixture = Fixture::one();
     let ended = fixture.run(["-v", "x", "true"]).assert_code(0);
     let (line, rest) = ended.err().split_once('\n').expect("a line");
@@ -129,12 +130,12 @@ fn a_verbose_run_tells_what_happened_and_a_quiet_one_nothing() {
     let holder = fixture.hold("x");
     let ended = fixture.run(["--log-format", "json", "-n", "x", "true"]).assert_code(75);
     assert!(ended.err().starts_with(r#"{"level":"error","message":""#), "{ended:?}");
-    fixture.run(["-q", "-n", "x", "true"]).assert_code(75).assert_says("held by");
+    fixture.run(["-q", "-n", "x", "true"]).assert_code(75).assert_stderr("held by");
     holder.close();
 }
 
 #[test]
-fn who_and_why_are_told_to_those_who_wait() {
+fn who_and_why_are_shown_to_waiters() {
     let fixture = Fixture::one();
     let script = "echo > started; cat > /dev/null";
     fixture.write("file.toml", "who = \"somebody\"\n");
@@ -142,20 +143,20 @@ fn who_and_why_are_told_to_those_who_wait() {
     let args = ["--who", "me", "--why", "moving house", "x", "--", "sh", "-c", script];
     let holder = fixture.start(file.into_iter().chain(args));
     fixture.await_file("started");
-    fixture.run(["-n", "x", "true"]).assert_code(75).assert_says("held by me (moving house)");
+    fixture.run(["-n", "x", "true"]).assert_code(75).assert_stderr("held by me (moving house)");
     holder.close();
     std::fs::remove_file(fixture.path("started")).expect("it is there");
-    // Nothing is no name, and no reason.
+    // An empty name or reason counts as not given.
     let args = ["--who", "", "--why", " ", "x", "--", "sh", "-c", script];
     let holder = fixture.start(args);
     fixture.await_file("started");
-    let ended = fixture.run(["-n", "x", "true"]).assert_code(75).assert_says("held by quorate/");
+    let ended = fixture.run(["-n", "x", "true"]).assert_code(75).assert_stderr("held by quorate/");
     assert!(ended.err().contains(", expires in "), "{ended:?}");
     holder.close();
 }
 
 #[test]
-fn a_lock_is_held_for_at_least_as_long_as_asked() {
+fn lock_is_held_for_at_least_min_hold() {
     let fixture = Fixture::one();
     let started = Instant::now();
     fixture.run(["--min-hold", "700ms", "x", "true"]).assert_code(0);
@@ -170,9 +171,9 @@ fn a_lock_is_held_for_at_least_as_long_as_asked() {
     fixture.run(["-n", "x", "true"]).assert_code(0);
 }
 
-/// A typing error on one host must not keep the others from their work.
+/// A misspelled command on one host must not keep the other hosts from running the job.
 #[test]
-fn a_lock_is_not_held_on_for_a_command_that_could_not_be_run() {
+fn min_hold_is_ignored_if_the_command_cannot_be_executed() {
     let fixture = Fixture::one();
     fixture.write("text", "");
     for (command, code) in [("no-such-command", 127), ("./text", 126)] {
@@ -182,26 +183,29 @@ fn a_lock_is_not_held_on_for_a_command_that_could_not_be_run() {
 }
 
 #[test]
-fn a_command_that_runs_for_too_long_is_ended() {
+fn command_is_terminated_at_max_hold() {
     let fixture = Fixture::one();
     let script = "trap 'echo asked > asked; exit' TERM; echo $$ > pid; sleep 60 & wait";
     let args = ["--max-hold", "1.5s", "-k", "1s", "x", "--", "sh", "-c", script];
-    fixture.run(args).assert_code(79).assert_says("as long as allowed");
+    fixture.run(args).assert_code(79).assert_stderr("the limit of --max-hold");
     assert_eq!(fixture.read("asked"), "asked\n");
     assert!(!is_alive(&fixture.read("pid")));
 }
 
 #[test]
-fn a_limit_counts_also_for_a_command_that_would_go_on_without_the_lock() {
+fn max_hold_applies_even_with_on_lost_warn() {
     let fixture = Fixture::one();
     let args = ["--max-hold", "300ms", "-k", "200ms", "--on-lost", "warn", "x", "--"];
     let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done";
-    fixture.run(args.into_iter().chain(["sh", "-c", script])).assert_code(79).assert_says("killed");
+    fixture
+        .run(args.into_iter().chain(["sh", "-c", script]))
+        .assert_code(79)
+        .assert_stderr("killed");
     assert!(!is_alive(&fixture.read("pid")));
 }
 
 #[test]
-fn a_lock_that_is_lost_after_the_command_is_done_does_not_matter() {
+fn loss_after_the_command_has_ended_is_ignored() {
     let fixture = Fixture::one();
     let script = "echo > done; exit 4";
     let holder = fixture.start(["--min-hold", "2s", "--ttl", "1s", "x", "--", "sh", "-c", script]);
@@ -215,7 +219,7 @@ fn a_lock_that_is_lost_after_the_command_is_done_does_not_matter() {
 }
 
 #[test]
-fn the_lock_outlives_a_killed_holder_for_its_ttl_at_most() {
+fn lock_outlives_a_killed_holder_by_at_most_its_ttl() {
     let fixture = Fixture::one();
     let holder = fixture.start(["--ttl", "1s", "x", "--", "sh", "-c", "echo > started; sleep 60"]);
     fixture.await_file("started");
@@ -225,12 +229,12 @@ fn the_lock_outlives_a_killed_holder_for_its_ttl_at_most() {
 }
 
 #[test]
-fn what_goes_on_without_the_lock_is_told() {
+fn processes_left_behind_are_reported() {
     let fixture = Fixture::one();
     let script = "sleep 60 > /dev/null 2>&1 & echo $! > pid";
     let ended = fixture.run(["x", "--", "sh", "-c", script]).assert_code(0);
     let ended =
-        ended.assert_says("1 process that the command has started goes on without the lock");
+        ended.assert_stderr("1 process that the command started keeps running without the lock");
     drop(ended);
     let pid = fixture.read("pid");
     assert!(is_alive(&pid));
@@ -239,7 +243,7 @@ fn what_goes_on_without_the_lock_is_told() {
 }
 
 #[test]
-fn flags_have_the_names_that_flock_gives_them() {
+fn flags_of_flock_are_accepted() {
     let fixture = Fixture::one();
     let holder = fixture.hold("x");
     for args in [&["--nb"][..], &["--nonblock"], &["--timeout", "0.5"], &["--wait", "0.5"]] {
@@ -251,7 +255,7 @@ fn flags_have_the_names_that_flock_gives_them() {
 }
 
 #[test]
-fn locks_of_another_folder_or_prefix_are_other_locks() {
+fn locks_of_another_folder_or_prefix_are_independent() {
     let fixture = Fixture::without_servers();
     let holder = fixture.hold("x");
     fixture.run(["--local", "-n", "x", "true"]).assert_code(75);
@@ -262,30 +266,30 @@ fn locks_of_another_folder_or_prefix_are_other_locks() {
     fixture
         .run(["--prefix", "mine:", "-n", "mine:x", "true"])
         .assert_code(64)
-        .assert_says("reserved");
+        .assert_stderr("reserved");
     fixture.run(["--prefix", "mine:", "-n", "quorate:x", "true"]).assert_code(0);
 }
 
 #[test]
-fn without_nodes_the_user_is_told_that_the_lock_is_local() {
+fn local_lock_by_default_causes_a_warning() {
     let fixture = Fixture::without_servers();
     let told = "the lock is local to this machine";
-    fixture.run(["x", "true"]).assert_code(0).assert_says(told);
+    fixture.run(["x", "true"]).assert_code(0).assert_stderr(told);
     for args in [&["-q", "x", "true"][..], &["--local", "x", "true"]] {
         let ended = fixture.run(args.iter().copied()).assert_code(0);
         assert_eq!(ended.err(), "");
     }
 }
 
-/// It would always be killed before it could do anything.
+/// The command would always be killed before it could do anything.
 #[test]
-fn a_ttl_that_is_too_short_for_a_command_is_refused() {
+fn ttl_too_short_to_stop_the_command_is_rejected() {
     for fixture in [Fixture::without_servers(), Fixture::one()] {
         for ttl in ["10ms", "50ms", "199ms"] {
             let ended = fixture.run(["--ttl", ttl, "x", "true"]).assert_code(64);
-            ended.assert_says("too short for a command").assert_says("200 ms at least");
+            ended.assert_stderr("too short to stop the command").assert_stderr("at least 200 ms");
         }
-        // Whether these come to their end depends on how busy the machine is.
+        // Whether these succeed depends on how busy the machine is.
         for args in [&["--ttl", "50ms", "--on-lost", "warn"][..], &["--ttl", "200ms"]] {
             let ended = fixture.run(args.iter().copied().chain(["x", "true"]));
             assert!(!ended.err().contains("too short"), "{ended:?}");
@@ -294,7 +298,7 @@ fn a_ttl_that_is_too_short_for_a_command_is_refused() {
 }
 
 #[test]
-fn a_wait_for_nodes_that_do_not_vote_yet_is_explained() {
+fn wait_for_quarantined_nodes_is_explained() {
     let mut fixture = Fixture::without_servers();
     fixture.servers = Server::start_many(3);
     for (args, is_told) in [
@@ -302,7 +306,7 @@ fn a_wait_for_nodes_that_do_not_vote_yet_is_explained() {
         (&["run", "-q", "-w", "1s", "x", "true"], false),
         (&["acquire", "-w", "1s", "x"], true),
     ] {
-        let ended = fixture.say(args.iter().copied()).assert_code(69);
+        let ended = fixture.exec(args.iter().copied()).assert_code(69);
         let told: Vec<&str> =
             ended.err().lines().filter(|line| line.contains("waiting for \"x\": ")).collect();
         assert_eq!(told.len(), usize::from(is_told), "{ended:?}");
@@ -317,13 +321,16 @@ fn a_wait_for_nodes_that_do_not_vote_yet_is_explained() {
     let line = format!("{} run -w 1s x true", env!("CARGO_BIN_EXE_quorate"));
     Running::start(command.args(["-qec", &line, "screen"])).close().assert_code(69);
     let screen = fixture.read("screen");
-    assert!(screen.contains("waiting for \"x\": no majority votes for 1 min "), "{screen:?}");
+    assert!(
+        screen.contains("waiting for \"x\": no majority votes for another 1 min "),
+        "{screen:?}"
+    );
     assert_eq!(screen.matches("`quorate nodes admit`").count(), 1, "{screen:?}");
 }
 
-/// The kernel ends whoever writes more, unless they know better.
+/// By default the kernel kills a process that writes beyond the limit.
 #[test]
-fn a_limit_on_the_size_of_files_is_an_error_and_not_our_death() {
+fn file_size_limit_is_an_error_instead_of_a_kill() {
     let fixture = Fixture::without_servers();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let run = |script: String| {
@@ -334,13 +341,13 @@ fn a_limit_on_the_size_of_files_is_an_error_and_not_our_death() {
     for is_new in [true, false] {
         for verb in ["run --local x true", "acquire --local x | cat; exit ${PIPESTATUS[0]}"] {
             let ended = run(format!("ulimit -f 1; {quorate} {verb}")).assert_code(78);
-            ended.assert_says("look after the disk");
+            ended.assert_stderr("look after the disk");
         }
         if is_new {
             fixture.run(["--local", "x", "true"]).assert_code(0);
         }
     }
-    // The command has the signal as everybody.
+    // The command gets the default handling of the signal.
     let fixture = Fixture::one();
     let script =
         format!("ulimit -f 1; exec {quorate} run x -- dd if=/dev/zero of=big bs=64k count=9");

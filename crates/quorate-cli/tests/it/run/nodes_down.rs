@@ -1,4 +1,4 @@
-//! A majority of the nodes is down: each verb says so promptly, and says which nodes are down.
+//! A majority of the nodes is down: each subcommand reports this promptly, and names the nodes.
 
 use quorate_testkit::{Fault, Proxy, Server};
 
@@ -7,7 +7,7 @@ use crate::fixture::{Ended, Fixture, Running};
 #[test]
 fn killed_nodes_are_named_and_the_healthy_one_is_attached() {
     let fixture = Fixture::nodes(3);
-    let lease = fixture.say(["acquire", "lease"]).assert_code(0).out().trim_end().to_owned();
+    let lease = fixture.exec(["acquire", "lease"]).assert_code(0).out().trim_end().to_owned();
     fixture.servers[1..].iter().for_each(Server::kill);
     check(&fixture, &urls(&fixture), &lease, "connection refused");
 }
@@ -15,14 +15,14 @@ fn killed_nodes_are_named_and_the_healthy_one_is_attached() {
 #[test]
 fn stopped_nodes_are_named_and_the_healthy_one_is_attached() {
     let fixture = Fixture::nodes(3);
-    let lease = fixture.say(["acquire", "lease"]).assert_code(0).out().trim_end().to_owned();
+    let lease = fixture.exec(["acquire", "lease"]).assert_code(0).out().trim_end().to_owned();
     fixture.servers[1..].iter().for_each(Server::pause);
     check(&fixture, &urls(&fixture), &lease, "timed out");
     fixture.servers[1..].iter().for_each(Server::resume);
 }
 
 #[test]
-fn nodes_that_swallow_everything_are_named_and_the_healthy_one_is_attached() {
+fn unresponsive_nodes_are_named_and_the_healthy_one_is_attached() {
     let fixture = Fixture::without_servers();
     let servers = Server::start_many(3);
     let proxies: Vec<_> = servers.iter().map(|it| Proxy::start(&it.address())).collect();
@@ -32,17 +32,17 @@ fn nodes_that_swallow_everything_are_named_and_the_healthy_one_is_attached() {
         let nodes = urls.iter().flat_map(|url| ["--node", url]);
         [*verb].into_iter().chain(nodes).chain(rest.iter().copied()).map(str::to_owned).collect()
     };
-    let say = |verb: &[&str]| fixture.say(nodes(verb).iter().map(String::as_str));
+    let exec = |verb: &[&str]| fixture.exec(nodes(verb).iter().map(String::as_str));
     let mut admit = fixture.quorate(["nodes", "admit"]);
     let admit = admit.env("QUORATE_NODES", urls.join(","));
     Running::start(admit).close().assert_code(0);
     proxies[1..].iter().for_each(|proxy| proxy.set(Fault::BlackHole));
     for verb in [&["run", "-n", "x", "true"][..], &["acquire", "-n", "x"]] {
-        check_one(say(verb).assert_code(69), &urls, "timed out");
+        check_one(exec(verb).assert_code(69), &urls, "timed out");
     }
 }
 
-/// `-n` does not wait for nodes that are down: it ends before a wait of seconds that began first.
+/// `-n` does not wait for unreachable nodes: it ends before a wait of seconds that began earlier.
 #[test]
 fn nonblock_does_not_wait_for_nodes_that_are_down() {
     let fixture = Fixture::nodes(3);
@@ -64,15 +64,15 @@ fn nonblock_does_not_wait_for_nodes_that_are_down() {
     }
 }
 
-/// Right after its start the command has no connection yet.
+/// Right after the start there are no connections yet.
 #[test]
-fn nonblock_waits_for_the_first_connections() {
+fn nonblock_waits_for_initial_connections() {
     for fixture in Fixture::of_each_kind() {
         for _ in 0..10 {
             fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
         }
     }
-    // Of three nodes two are enough, whatever the third does.
+    // Two of three nodes are enough, regardless of the third.
     let fixture = Fixture::nodes(3);
     fixture.servers[2].pause();
     fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
@@ -100,7 +100,7 @@ fn check(fixture: &Fixture, urls: &[String], lease: &str, node_error: &str) {
     }
 }
 
-/// At the same time, since each of them waits most of the time.
+/// Runs them concurrently, because each mostly waits.
 fn start_all(fixture: &Fixture, verbs: &[&[&str]]) -> Vec<Running> {
     let start = |verb: &&[&str]| Running::start(&mut fixture.quorate(verb.iter().copied()));
     verbs.iter().map(start).collect()
@@ -109,7 +109,7 @@ fn start_all(fixture: &Fixture, verbs: &[&[&str]]) -> Vec<Running> {
 fn check_one(ended: Ended, urls: &[String], node_error: &str) {
     let text = ended.err();
     assert!(!text.contains("not connected yet"), "{ended:?}");
-    // What a node says about a lock shows that it is there as well.
+    // A node that reports a lock is reachable too.
     let is_well = |state: &&str| text.contains(&format!("{}: {state}", urls[0]));
     let words = ["attached", "granted", "not waited for", "free"];
     assert!(words.iter().any(is_well), "{} is well: {ended:?}", urls[0]);

@@ -1,4 +1,4 @@
-//! One of several permits.
+//! One or several permits of a semaphore.
 
 use quorate_testkit::eventually;
 use rustix::process::Signal;
@@ -8,12 +8,12 @@ use crate::fixture::{Fixture, PATIENCE, Running};
 
 use super::signals::QUORATE;
 
-/// The arguments of one who wants a permit of "jobs".
+/// The arguments of a run with a permit of "jobs".
 fn jobs<'a>(permits: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
     ["--permits", permits].into_iter().chain(rest.iter().copied()).collect()
 }
 
-/// Takes so many permits of "jobs", all that there are.
+/// Acquires this many permits of "jobs", which are all permits.
 fn hold_all(fixture: &Fixture, count: usize) -> Vec<Running> {
     let count_text = count.to_string();
     let hold = |it| fixture.hold_with(jobs(&count_text, &["jobs"]), &format!("holder.{it}"));
@@ -21,7 +21,7 @@ fn hold_all(fixture: &Fixture, count: usize) -> Vec<Running> {
 }
 
 #[test]
-fn no_more_run_at_once_than_there_are_permits() {
+fn no_more_commands_run_than_permits_exist() {
     for fixture in Fixture::of_each_kind() {
         let mut holders = hold_all(&fixture, 3);
         let mut names: Vec<String> =
@@ -34,14 +34,14 @@ fn no_more_run_at_once_than_there_are_permits() {
             fixture
                 .run_until_answered(args)
                 .assert_code(75)
-                .assert_says(told)
-                .assert_says(", expires in ");
+                .assert_stderr(told)
+                .assert_stderr(", expires in ");
         }
         fixture.run_until_answered(jobs("3", &["-n", "-E", "9", "jobs", "true"])).assert_code(9);
-        // They are as many as the largest number says.
+        // The largest number of permits is the limit.
         fixture.run_until_answered(jobs("4", &["-n", "jobs", "true"])).assert_code(0);
         let waiting = fixture.start(jobs("3", &["jobs", "--", "sh", "-c", "echo $QUORATE_LOCK"]));
-        fixture.await_that("it is the first in line", || first_in_line(&fixture).is_some());
+        fixture.await_that("it is the first waiter", || first_waiter(&fixture).is_some());
         let freed = fixture.read("holder.1");
         holders.remove(1).close().assert_code(0);
         assert_eq!(waiting.end().assert_code(0).out(), freed);
@@ -53,13 +53,13 @@ fn no_more_run_at_once_than_there_are_permits() {
         fixture
             .run_until_answered(jobs("1", &["-n", "one", "true"]))
             .assert_code(75)
-            .assert_says(told);
+            .assert_stderr(told);
         holder.close().assert_code(0);
     }
 }
 
 #[test]
-fn the_command_finds_its_permit_in_its_environment() {
+fn permit_is_in_the_environment() {
     let fixture = Fixture::one();
     let show = "echo $QUORATE_LOCK/$QUORATE_PERMIT/$QUORATE_FENCE";
     let mut last = 0;
@@ -69,23 +69,25 @@ fn the_command_finds_its_permit_in_its_environment() {
         let fence: u64 = fence.parse().expect("a fence");
         assert!(fence > last, "{fence} is larger than {last}");
         last = fence;
-        ended.assert_says(&format!("acquired permit 1 of 1 of \"jobs\" with fence {fence} after "));
+        ended.assert_stderr(&format!(
+            "acquired permit 1 of 1 of \"jobs\" with fence {fence} after "
+        ));
     }
     let holders = hold_all(&fixture, 2);
     let ended = fixture.run(jobs("3", &["-v", "jobs", "--", "sh", "-c", show])).assert_code(0);
     assert!(ended.out().starts_with("jobs#3/3/"), "{ended:?}");
-    ended.assert_says("acquired permit 3 of 3 of \"jobs\" with fence ");
+    ended.assert_stderr("acquired permit 3 of 3 of \"jobs\" with fence ");
     for holder in holders {
         holder.close().assert_code(0);
     }
-    // An outer run's is not taken for that of an inner one.
+    // The permit of an outer run must not be mistaken for that of an inner run.
     let nested = ["jobs", QUORATE, "run", "x", "--", "sh", "-c", "echo ${QUORATE_PERMIT-none}"];
     assert_eq!(fixture.run(jobs("2", &nested)).assert_code(0).out(), "none\n");
 }
 
-/// Two who want the same ones in another order would wait for each other.
+/// Two runs that acquired the same locks in different orders would wait for each other.
 #[test]
-fn other_locks_are_held_alone_and_all_take_them_in_the_same_order() {
+fn additional_locks_are_exclusive_and_acquired_in_one_order() {
     let fixture = Fixture::without_servers();
     let script = r#"echo "$QUORATE_LOCK" "$QUORATE_FENCE" > found; cat > /dev/null"#;
     let holder =
@@ -94,7 +96,7 @@ fn other_locks_are_held_alone_and_all_take_them_in_the_same_order() {
     let lines: Vec<&str> = found.lines().collect();
     assert_eq!(lines[0], "a");
     assert!(lines[1].starts_with("jobs#"), "{found:?}");
-    let shown = fixture.say(["show", lines[1], "-o", "json"]).assert_code(0);
+    let shown = fixture.exec(["show", lines[1], "-o", "json"]).assert_code(0);
     let shown: Value = serde_json::from_str(shown.out()).expect("JSON");
     assert_eq!(lines[2], format!("z {}", shown["holder"]["fence"]), "the fence of the permit");
     for name in ["a", "z"] {
@@ -114,7 +116,7 @@ fn other_locks_are_held_alone_and_all_take_them_in_the_same_order() {
 }
 
 #[test]
-fn a_lock_and_permits_of_the_same_name_are_different_things() {
+fn lock_and_permits_of_the_same_name_are_independent() {
     let fixture = Fixture::one();
     let lock = fixture.hold("jobs");
     let holders = hold_all(&fixture, 1);
@@ -130,9 +132,9 @@ fn a_lock_and_permits_of_the_same_name_are_different_things() {
 }
 
 #[test]
-fn what_makes_no_sense_with_permits_is_64() {
+fn invalid_use_of_permits_is_64() {
     let fixture = Fixture::one();
-    let number = "there can be 1 to 1024 permits";
+    let number = "use 1 to 1024";
     let conflict = "cannot be used with";
     for (args, expected) in [
         (&["--permits", "0"][..], number),
@@ -150,23 +152,25 @@ fn what_makes_no_sense_with_permits_is_64() {
         (&["--permits", "2", "--permits", "3"], "cannot be used multiple times"),
     ] {
         let all = args.iter().copied();
-        fixture.run(all.clone().chain(["x", "true"])).assert_code(64).assert_says(expected);
+        fixture.run(all.clone().chain(["x", "true"])).assert_code(64).assert_stderr(expected);
         let acquire = ["acquire"].into_iter().chain(all).chain(["x"]);
-        fixture.say(acquire).assert_code(64).assert_says(expected);
+        fixture.exec(acquire).assert_code(64).assert_stderr(expected);
     }
     for part in ["x#1", "x#2", "x#7", "x#line"] {
         let ended = fixture.run(jobs("2", &["-l", part, "x", "true"])).assert_code(64);
-        ended.assert_says(&format!("{part:?} is one of the locks that the permits of \"x\""));
+        ended.assert_stderr(&format!(
+            "{part:?} is one of the locks that make up the permits of \"x\""
+        ));
     }
     for other in ["x#", "x#one", "y#1"] {
         fixture.run(jobs("2", &["-l", other, "x", "true"])).assert_code(0);
     }
     fixture.run(jobs("1024", &["x", "true"])).assert_code(0);
-    fixture.run(jobs("2", &["", "true"])).assert_code(64).assert_says("empty");
+    fixture.run(jobs("2", &["", "true"])).assert_code(64).assert_stderr("empty");
 }
 
 #[test]
-fn a_nested_run_of_the_same_permits_is_told_so() {
+fn nested_run_of_the_same_permits_is_rejected() {
     for fixture in Fixture::of_each_kind() {
         for permits in ["1", "3"] {
             let inner = [QUORATE, "run", "--permits", permits, "jobs", "true"];
@@ -174,8 +178,8 @@ fn a_nested_run_of_the_same_permits_is_told_so() {
             let told = fixture
                 .run_until_answered(nested)
                 .assert_code(64)
-                .assert_says("a permit of \"jobs\" is held");
-            told.assert_says("take a permit once, on the outside");
+                .assert_stderr("a permit of \"jobs\" is held");
+            told.assert_stderr("Acquire the permits once, in the outer command");
         }
         let nested = ["jobs", QUORATE, "run", "-n", "jobs"];
         fixture.run_until_answered(jobs("2", &nested).into_iter().chain(["true"])).assert_code(0);
@@ -187,7 +191,7 @@ fn a_nested_run_of_the_same_permits_is_told_so() {
 }
 
 #[test]
-fn a_run_below_one_that_has_given_its_permit_back_is_like_all_others() {
+fn run_under_a_released_permit_acquires_normally() {
     let fixture = Fixture::one();
     let show = ["jobs", "--", "sh", "-c", "echo \"$QUORATE_LOCKS\""];
     let outer = fixture.run(jobs("1", &show)).assert_code(0);
@@ -204,9 +208,9 @@ fn a_run_below_one_that_has_given_its_permit_back_is_like_all_others() {
     }
 }
 
-/// The others would wait for a minute if it kept its place.
+/// The other waiters would wait for a minute if it kept its position.
 #[test]
-fn the_first_in_line_leaves_it_at_once_when_it_is_asked_to_end() {
+fn first_waiter_leaves_the_queue_at_once_when_terminated() {
     for fixture in [Fixture::without_servers(), Fixture::nodes(3)] {
         let holders = hold_all(&fixture, 2);
         let wait = |args: &[&str]| {
@@ -215,8 +219,7 @@ fn the_first_in_line_leaves_it_at_once_when_it_is_asked_to_end() {
             let who = format!("/{}", running.pid().as_raw_nonzero());
             (running, who)
         };
-        let is_first =
-            |who: &str| first_in_line(&fixture).is_some_and(|first| first.ends_with(who));
+        let is_first = |who: &str| first_waiter(&fixture).is_some_and(|first| first.ends_with(who));
         let (first, who) = wait(&[]);
         eventually("the first one is first", PATIENCE, || is_first(&who));
         let (second, who) = wait(&[]);
@@ -226,7 +229,7 @@ fn the_first_in_line_leaves_it_at_once_when_it_is_asked_to_end() {
         eventually("the second one is first", PATIENCE, || is_first(&who));
         second.signal(Signal::INT);
         second.end().assert_code(130);
-        // As does one whose time is over.
+        // A waiter whose wait times out also leaves the queue at once.
         wait(&["-w", "0.3"]).0.end().assert_code(75);
         let (last, who) = wait(&[]);
         eventually("the last one is first", PATIENCE, || is_first(&who));
@@ -238,7 +241,64 @@ fn the_first_in_line_leaves_it_at_once_when_it_is_asked_to_end() {
 }
 
 #[test]
-fn the_permit_of_a_killed_holder_comes_back_after_its_ttl() {
+fn take_acquires_all_permits_or_none() {
+    for fixture in Fixture::of_each_kind() {
+        let two = |rest: &[&str]| {
+            let args: Vec<&str> = ["--take", "2"].iter().chain(rest).copied().collect();
+            fixture.run_until_answered(jobs("3", &args))
+        };
+        let show = "echo $QUORATE_LOCK/$QUORATE_PERMIT/$QUORATE_FENCE";
+        let ended = two(&["-v", "jobs", "--", "sh", "-c", show]).assert_code(0);
+        let shown: Vec<&str> = ended.out().trim().split('/').collect();
+        let [one, other] = shown[1].split(',').collect::<Vec<_>>()[..] else {
+            panic!("two permits: {ended:?}");
+        };
+        assert!(one < other, "{ended:?}");
+        assert_eq!(shown[0], format!("jobs#{one} jobs#{other}"));
+        let fences: Vec<&str> = shown[2].split(',').collect();
+        assert_eq!(fences.len(), 2, "{ended:?}");
+        assert!(fences.iter().all(|fence| fence.parse::<u64>().is_ok()), "{ended:?}");
+        let report = format!("acquired permits {one}, {other} of 3 of \"jobs\" after ");
+        assert!(ended.err().contains(&report), "{ended:?}");
+        let holder = fixture.hold_with(jobs("3", &["--take", "2", "jobs"]), "holder");
+        for wait in [&["-n"][..], &["-w", "0.3"]] {
+            two(&[wait, &["jobs", "true"]].concat())
+                .assert_code(75)
+                .assert_stderr("fewer than 2 of 3 permits are free");
+        }
+        fixture.run_until_answered(jobs("3", &["-n", "jobs", "true"])).assert_code(0);
+        holder.close().assert_code(0);
+        two(&["-n", "-l", "other", "jobs", "true"]).assert_code(0);
+        fixture
+            .run_until_answered(jobs("2", &["--take", "2", "-n", "jobs", "true"]))
+            .assert_code(0);
+    }
+}
+
+#[test]
+fn invalid_take_is_64() {
+    let fixture = Fixture::one();
+    let number = |text| format!("invalid number of permits {text:?}: use 1 or more");
+    let more = "--take 4 is more than --permits 3: take at most 3".to_owned();
+    let (missing, conflict) = ("--permits <NUMBER>".to_owned(), "cannot be used with".to_owned());
+    for (args, expected) in [
+        (&["--permits", "3", "--take", "0"][..], number("0")),
+        (&["--permits", "3", "--take=-1"], number("-1")),
+        (&["--permits", "3", "--take", "many"], number("many")),
+        (&["--permits", "3", "--take", "4"], more),
+        (&["--take", "2"], missing.clone()),
+        (&["-l", "y", "--take", "2"], missing),
+        (&["--permits", "3", "--take", "2", "-s"], conflict),
+    ] {
+        let args = args.iter().copied();
+        fixture.run(args.chain(["x", "true"])).assert_code(64).assert_stderr(&expected);
+    }
+    let acquire = ["acquire", "--permits", "3", "--take", "2", "x"];
+    fixture.exec(acquire).assert_code(64).assert_stderr("`quorate run` only");
+}
+
+#[test]
+fn permit_of_a_killed_holder_expires_after_its_ttl() {
     for fixture in [Fixture::without_servers(), Fixture::nodes(3)] {
         let hold = |ttl, file| fixture.hold_with(jobs("2", &["--ttl", ttl, "jobs"]), file);
         let (killed, other) = (hold("2s", "killed"), hold("10s", "other"));
@@ -250,9 +310,9 @@ fn the_permit_of_a_killed_holder_comes_back_after_its_ttl() {
     }
 }
 
-/// Who is the first in line for a permit of "jobs".
-fn first_in_line(fixture: &Fixture) -> Option<String> {
-    let ended = fixture.say(["show", "jobs#line", "-o", "json"]).assert_code(0);
+/// The first waiter for a permit of "jobs".
+fn first_waiter(fixture: &Fixture) -> Option<String> {
+    let ended = fixture.exec(["show", "jobs#line", "-o", "json"]).assert_code(0);
     let json: Value = serde_json::from_str(ended.out()).expect("JSON");
     json["holder"]["who"].as_str().map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! Waiters are served in the order in which they came, whatever their clocks show.
+//! Waiters are served in the order of their arrival, regardless of their clocks.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use quorate_testkit::ProcessClock;
 use crate::fixture::{Fixture, Running};
 
 #[test]
-fn a_waiter_whose_clock_is_an_hour_ahead_keeps_its_place() {
+fn waiter_whose_clock_is_an_hour_ahead_keeps_its_position() {
     let ahead = ProcessClock::new();
     ahead.forward(HOUR);
     for fixture in [Fixture::one(), Fixture::nodes(3)] {
-        let turns = turns(&fixture, [("first", Some(&ahead)), ("second", None)]);
+        let turns = grant_order(&fixture, [("first", Some(&ahead)), ("second", None)]);
         assert_eq!(turns, "first\nsecond\n");
     }
 }
 
 #[test]
-fn a_waiter_whose_clock_is_an_hour_behind_does_not_jump_the_queue() {
+fn waiter_whose_clock_is_an_hour_behind_does_not_jump_the_queue() {
     let behind = ProcessClock::new();
     behind.back(HOUR);
     for fixture in [Fixture::one(), Fixture::nodes(3)] {
-        let turns = turns(&fixture, [("first", None), ("second", Some(&behind))]);
+        let turns = grant_order(&fixture, [("first", None), ("second", Some(&behind))]);
         assert_eq!(turns, "first\nsecond\n");
     }
 }
 
-/// The order in which these get the lock, who come one after the other while it is held.
-fn turns(fixture: &Fixture, waiters: [(&str, Option<&ProcessClock>); 2]) -> String {
+/// The order in which these waiters, which arrive one after the other, get the lock.
+fn grant_order(fixture: &Fixture, waiters: [(&str, Option<&ProcessClock>); 2]) -> String {
     let holder = fixture.hold("x");
     let mut running = Vec::new();
     for (name, clock) in waiters {

@@ -1,4 +1,4 @@
-//! Locks that are held again under one identity.
+//! Locks that one identity holds several times.
 
 use std::process::Command;
 
@@ -18,7 +18,7 @@ fn start<'a>(
 }
 
 #[track_caller]
-fn say<'a>(fixture: &Fixture, identity: &str, args: impl IntoIterator<Item = &'a str>) -> Ended {
+fn exec<'a>(fixture: &Fixture, identity: &str, args: impl IntoIterator<Item = &'a str>) -> Ended {
     start(fixture, identity, args).close()
 }
 
@@ -27,47 +27,47 @@ fn json(ended: &Ended) -> Value {
 }
 
 #[test]
-fn runs_of_one_identity_inside_each_other_finish() {
+fn nested_runs_of_one_identity_finish() {
     for fixture in Fixture::of_each_kind() {
         let show = "echo $QUORATE_FENCE $QUORATE_IDENTITY; \
             [ \"$QUORATE_LOCK\" = x ] && [ $QUORATE_HELD = 1 ]";
         let nested = ["run", "x", QUORATE, "run", "x", QUORATE, "run", "-v", "x", "--"];
         let nested = nested.into_iter().chain(["sh", "-c", show]);
-        let ended = say(&fixture, "job 7", nested).assert_code(0);
+        let ended = exec(&fixture, "job 7", nested).assert_code(0);
         let (fence, identity) = ended.out().trim().split_once(' ').expect("both");
         assert!(fence.parse::<u64>().is_ok() && identity == "job 7", "{ended:?}");
-        ended.assert_says("acquired \"x\" with fence ");
+        ended.assert_stderr("acquired \"x\" with fence ");
         fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
     }
 }
 
-/// The guardian of the inner run ends a moment after the inner run.
+/// The guardian of the inner run ends slightly after the inner run.
 #[test]
-fn a_run_inside_a_run_leaves_nothing_behind() {
+fn nested_run_leaves_no_process_behind() {
     let fixture = Fixture::one();
     for _ in 0..20 {
         let ended =
-            say(&fixture, "job 7", ["run", "x", QUORATE, "run", "x", "true"]).assert_code(0);
-        assert!(!ended.err().contains("goes on"), "{ended:?}");
+            exec(&fixture, "job 7", ["run", "x", QUORATE, "run", "x", "true"]).assert_code(0);
+        assert!(!ended.err().contains("keeps running"), "{ended:?}");
     }
 }
 
 #[test]
-fn the_flag_is_passed_on_to_the_command_and_counts_before_the_environment() {
+fn identity_flag_is_passed_on_and_precedes_the_environment() {
     let fixture = Fixture::one();
     let inner = [QUORATE, "run", "-n", "x", "--", "sh", "-c", "echo $QUORATE_IDENTITY"];
     let outer = ["run", "--identity", "mine", "x"];
-    let ended = say(&fixture, "others", outer.into_iter().chain(inner)).assert_code(0);
+    let ended = exec(&fixture, "others", outer.into_iter().chain(inner)).assert_code(0);
     assert_eq!(ended.out(), "mine\n");
-    // An empty flag is a flag.
+    // An empty flag counts as given.
     let outer = ["run", "--identity", "", "y", "--", "sh", "-c", "echo ${QUORATE_IDENTITY-none}"];
-    assert_eq!(say(&fixture, "others", outer).assert_code(0).out(), "none\n");
-    let ended = say(&fixture, "", ["run", "x", QUORATE, "run", "x", "true"]).assert_code(64);
-    ended.assert_says("wait for itself").assert_says("QUORATE_IDENTITY");
+    assert_eq!(exec(&fixture, "others", outer).assert_code(0).out(), "none\n");
+    let ended = exec(&fixture, "", ["run", "x", QUORATE, "run", "x", "true"]).assert_code(64);
+    ended.assert_stderr("wait for itself").assert_stderr("QUORATE_IDENTITY");
 }
 
 #[test]
-fn a_script_acquires_a_lock_and_runs_a_command_under_it() {
+fn script_acquires_a_lock_and_runs_a_command_under_it() {
     for fixture in Fixture::of_each_kind() {
         let script = format!(
             "set -e; export QUORATE_IDENTITY=script; \
@@ -83,18 +83,18 @@ fn a_script_acquires_a_lock_and_runs_a_command_under_it() {
 }
 
 #[test]
-fn another_identity_waits_and_so_does_who_has_none() {
+fn other_identities_and_requests_without_one_wait() {
     for fixture in Fixture::of_each_kind() {
         let holder = fixture.hold_with(["--identity", "one", "x"], "holder");
         for other in ["two", ""] {
-            let ended = say(&fixture, other, ["run", "-w", "0.3", "x", "true"]).assert_code(75);
-            ended.assert_says("\"x\": held by quorate/");
+            let ended = exec(&fixture, other, ["run", "-w", "0.3", "x", "true"]).assert_code(75);
+            ended.assert_stderr("\"x\": held by quorate/");
         }
         let note = |word| format!("echo {word} >> order");
         let two = start(&fixture, "two", ["run", "x", "--", "sh", "-c", &note("two")]);
         fixture.await_waiting("x", 1);
-        // It is before who waits.
-        say(&fixture, "one", ["run", "-w", "9", "x", "--", "sh", "-c", &note("one")])
+        // The entry does not queue behind the waiter.
+        exec(&fixture, "one", ["run", "-w", "9", "x", "--", "sh", "-c", &note("one")])
             .assert_code(0);
         holder.close().assert_code(0);
         two.end().assert_code(0);
@@ -102,14 +102,14 @@ fn another_identity_waits_and_so_does_who_has_none() {
     }
     let fixture = Fixture::one();
     let holder = fixture.hold_with(["--identity", "one", "x"], "holder");
-    say(&fixture, "two", ["run", "-n", "-E", "3", "x", "true"]).assert_code(3);
-    say(&fixture, "two", ["acquire", "-n", "x"]).assert_code(75);
-    say(&fixture, "one", ["run", "-n", "-s", "x", "true"]).assert_code(75);
+    exec(&fixture, "two", ["run", "-n", "-E", "3", "x", "true"]).assert_code(3);
+    exec(&fixture, "two", ["acquire", "-n", "x"]).assert_code(75);
+    exec(&fixture, "one", ["run", "-n", "-s", "x", "true"]).assert_code(75);
     holder.close().assert_code(0);
 }
 
 #[test]
-fn the_lock_is_held_until_the_last_of_them_ends() {
+fn lock_is_held_until_the_last_entry_ends() {
     for fixture in Fixture::of_each_kind() {
         let outer = fixture.hold_with(["--identity", "job", "x"], "outer");
         let inner = fixture.hold_with(["--identity", "job", "x"], "inner");
@@ -122,9 +122,9 @@ fn the_lock_is_held_until_the_last_of_them_ends() {
     }
 }
 
-/// The others are not released with it.
+/// The other entries are not released with it.
 #[test]
-fn an_entry_that_is_killed_ends_with_its_ttl() {
+fn killed_entry_expires_after_its_ttl() {
     let fixture = Fixture::one();
     let other = fixture.hold_with(["--identity", "job", "x"], "other");
     drop(fixture.hold_with(["--identity", "job", "--ttl", "2s", "x"], "killed"));
@@ -140,27 +140,27 @@ fn only_one_exclusive_lock_is_reentrant() {
     for (args, why) in [
         (&["-s", "x"][..], "--shared: a shared lock is not reentrant"),
         (&["--permits", "2", "x"], "--permits: a permit is not reentrant"),
-        (&["-l", "y", "x"], "several locks are acquired as one set"),
+        (&["-l", "y", "x"], "several locks are acquired as a set"),
     ] {
         let flag = ["run", "--identity", "job"].iter().chain(args).copied().chain(["true"]);
-        let told = fixture.say(flag).assert_code(64);
-        told.assert_says("--identity cannot be used with ").assert_says(why);
+        let told = fixture.exec(flag).assert_code(64);
+        told.assert_stderr("--identity cannot be used with ").assert_stderr(why);
         let run = ["run"].iter().chain(args).copied().chain(["true"]);
-        say(&fixture, "job", run).assert_code(0);
+        exec(&fixture, "job", run).assert_code(0);
         if args[0] != "-l" {
             let flag = ["acquire", "--identity", "job"].iter().chain(args).copied();
-            fixture.say(flag).assert_code(64).assert_says(why);
+            fixture.exec(flag).assert_code(64).assert_stderr(why);
         }
     }
-    // That is one lock, and the last flag counts.
+    // The same name twice is one lock, and the last flag counts.
     for args in [["-l", "x", "x"], ["-s", "-x", "x"]] {
         let flag = ["run", "--identity", "job"].into_iter().chain(args).chain(["true"]);
-        fixture.say(flag).assert_code(0);
+        fixture.exec(flag).assert_code(0);
     }
 }
 
 #[test]
-fn a_nested_run_that_is_no_entry_of_the_identity_is_told_so() {
+fn nested_run_with_another_identity_is_rejected() {
     let fixture = Fixture::one();
     for (outer, inner) in [
         (&["--identity", "job"][..], &["--identity", "other"][..]),
@@ -172,38 +172,38 @@ fn a_nested_run_that_is_no_entry_of_the_identity_is_told_so() {
     ] {
         let outer = ["run"].iter().chain(outer).chain(&["x", QUORATE, "run"]);
         let args = outer.chain(inner).chain(&["x", "true"]).copied();
-        let told = say(&fixture, "job", args).assert_code(64);
-        told.assert_says("wait for itself").assert_says("QUORATE_IDENTITY");
+        let told = exec(&fixture, "job", args).assert_code(64);
+        told.assert_stderr("wait for itself").assert_stderr("QUORATE_IDENTITY");
     }
 }
 
 #[test]
-fn an_identity_has_1_to_128_bytes() {
+fn identity_has_1_to_128_bytes() {
     let fixture = Fixture::one();
-    say(&fixture, &"i".repeat(128), ["run", "x", "true"]).assert_code(0);
-    let told = say(&fixture, &"i".repeat(129), ["run", "x", "true"]).assert_code(64);
-    told.assert_says("invalid identity of 129 bytes for the lock");
+    exec(&fixture, &"i".repeat(128), ["run", "x", "true"]).assert_code(0);
+    let told = exec(&fixture, &"i".repeat(129), ["run", "x", "true"]).assert_code(64);
+    told.assert_stderr("invalid identity of 129 bytes for the lock");
 }
 
 #[test]
-fn the_identity_is_shown_with_all_its_entries() {
+fn show_reports_identity_and_entries() {
     for fixture in Fixture::of_each_kind() {
         let identity = ["--identity", "job \"7\""];
         let hold = |who| fixture.hold_with(identity.into_iter().chain(["--who", who, "x"]), who);
         let one = hold("one");
-        let shown = fixture.say(["show", "x"]).assert_code(0);
+        let shown = fixture.exec(["show", "x"]).assert_code(0);
         assert!(shown.out().contains("\nentered once by \"job \\\"7\\\"\"\n"), "{shown:?}");
-        let listed = fixture.say(["ls"]).assert_code(0);
+        let listed = fixture.exec(["ls"]).assert_code(0);
         assert!(listed.out().contains("one as \"job \\\"7\\\"\"  "), "{listed:?}");
         let two = hold("two");
-        let shown = fixture.say(["show", "x"]).assert_code(0);
+        let shown = fixture.exec(["show", "x"]).assert_code(0);
         let first = shown.out().lines().next().expect("a line");
         assert!(first.contains(", entered 2 times by \"job \\\"7\\\"\""), "{shown:?}");
         assert!(shown.out().contains("\nalso held by "), "{shown:?}");
         assert!(shown.out().contains("\nfence "), "{shown:?}");
-        let listed = fixture.say(["ls"]).assert_code(0);
+        let listed = fixture.exec(["ls"]).assert_code(0);
         assert!(listed.out().contains(", entered 2 times  "), "{listed:?}");
-        let lock = json(&fixture.say(["ls", "-o", "json"]).assert_code(0))["locks"][0].clone();
+        let lock = json(&fixture.exec(["ls", "-o", "json"]).assert_code(0))["locks"][0].clone();
         let entries = [&lock["holder"], &lock["shared_with"][0]];
         for it in entries {
             let is_entry = it["identity"] == "job \"7\"" && it["is_shared"] == false;
@@ -214,7 +214,7 @@ fn the_identity_is_shown_with_all_its_entries() {
     }
     let fixture = Fixture::one();
     let holder = fixture.hold("x");
-    let lock = json(&fixture.say(["show", "x", "-o", "json"]).assert_code(0));
+    let lock = json(&fixture.exec(["show", "x", "-o", "json"]).assert_code(0));
     assert!(lock["holder"]["identity"].is_null(), "{lock}");
     holder.close().assert_code(0);
 }

@@ -2,9 +2,9 @@
 
 use crate::fixture::{Fixture, Running};
 
-/// Whatever they hold, and in whichever order they list it.
+/// Regardless of which locks they hold, and in which order they list them.
 #[test]
-fn runs_that_want_the_same_locks_in_opposite_orders_both_finish() {
+fn runs_with_locks_in_opposite_orders_both_finish() {
     for fixture in Fixture::of_each_kind() {
         let holder = fixture.hold("b");
         let runs = [["-l", "b", "a"], ["-l", "a", "b"]];
@@ -34,12 +34,12 @@ fn nothing_stays_reserved_after_a_timeout() {
         let holder = fixture.hold("b");
         let late = ["-w", "0.2", "-l", "b", "-l", "c", "a", "true"];
         let ended = fixture.run_until_answered(late).assert_code(75);
-        ended.assert_says("\"b\": held by quorate/");
+        ended.assert_stderr("\"b\": held by quorate/");
         for free in ["a", "c"] {
             fixture
                 .await_that("it is not reserved", || fixture.run(["-n", free, "true"]).code() == 0);
         }
-        // A waiting set reserves what is free, until its process ends.
+        // A waiting set reserves the free locks until its process ends.
         let waiting = fixture.start(["-l", "b", "a", "true"]);
         fixture.await_waiting("b", 1);
         fixture.run_until_answered(["-n", "a", "true"]).assert_code(75);
@@ -50,8 +50,8 @@ fn nothing_stays_reserved_after_a_timeout() {
     }
 }
 
-/// A reader that held one of them, and waited for the other, would wait for the set, and the set
-/// for the reader.
+/// A reader that held one lock and waited for the other would wait for the set, and the set for the
+/// reader.
 #[test]
 fn shared_locks_and_permits_never_deadlock_with_sets_of_the_same_locks() {
     for fixture in [Fixture::one(), Fixture::without_servers()] {
@@ -73,29 +73,29 @@ fn shared_locks_and_permits_never_deadlock_with_sets_of_the_same_locks() {
     }
 }
 
-/// The first one holds what the second one tries, and waits for nothing meanwhile.
+/// The first run holds the lock that the second one tries, and waits for nothing in the meantime.
 #[test]
-fn shared_locks_are_not_held_while_another_of_them_is_waited_for() {
+fn shared_locks_are_not_held_while_waiting_for_another() {
     let fixture = Fixture::one();
     let holder = fixture.hold("z");
     let reader = fixture.start(["-s", "-l", "z", "a", "true"]);
     fixture.await_waiting("z", 1);
     fixture.await_that("it does not hold a", || fixture.run(["-n", "a", "true"]).code() == 0);
     let late = ["-w", "0.2", "-s", "-l", "z", "a", "true"];
-    fixture.run_until_answered(late).assert_code(75).assert_says("\"z\": held by quorate/");
+    fixture.run_until_answered(late).assert_code(75).assert_stderr("\"z\": held by quorate/");
     holder.close().assert_code(0);
     reader.end().assert_code(0);
 }
 
-/// They are acquired one at a time, with nothing in hand while one is waited for.
+/// The locks are acquired one at a time, and none is held while waiting for one.
 #[test]
-fn more_locks_than_a_set_can_have_are_held_all_or_none() {
+fn more_locks_than_fit_a_set_are_held_all_or_none() {
     let fixture = Fixture::one();
     let names: Vec<String> = (0..40).map(|number| format!("n{number:02}")).collect();
     let locks = || names.iter().flat_map(|name| ["-l", name]);
     let holder = fixture.hold("n30");
     let ended = fixture.run(["-n"].into_iter().chain(locks()).chain(["x", "true"])).assert_code(75);
-    ended.assert_says("\"n30\": held by");
+    ended.assert_stderr("\"n30\": held by");
     let waiting = fixture.start(locks().chain(["x", "true"]));
     fixture.await_waiting("n30", 1);
     fixture.run_until_answered(["-w", "10", "n00", "true"]).assert_code(0);
@@ -109,5 +109,5 @@ fn more_locks_than_a_set_can_have_are_held_all_or_none() {
 fn details_name_every_lock_and_its_fence() {
     let fixture = Fixture::one();
     let ended = fixture.run(["-v", "-l", "b", "a", "true"]).assert_code(0);
-    ended.assert_says("acquired \"a\" with fence ").assert_says(", \"b\" with fence ");
+    ended.assert_stderr("acquired \"a\" with fence ").assert_stderr(", \"b\" with fence ");
 }

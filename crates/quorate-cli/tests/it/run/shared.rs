@@ -1,4 +1,4 @@
-//! Locks that many hold together.
+//! Shared locks.
 
 use crate::fixture::{Fixture, Running};
 
@@ -12,7 +12,7 @@ fn readers_come_in_together_and_wait_behind_a_writer() {
         fixture
             .run_until_answered(["-n", "x", "true"])
             .assert_code(75)
-            .assert_says("held by quorate/");
+            .assert_stderr("held by quorate/");
         let note = |word: &str| format!("echo {word} >> order");
         let mut writer = fixture.start(["--who", "me", "x", "--", "sh", "-c", &note("writer")]);
         fixture.await_waiting("x", 1);
@@ -21,14 +21,14 @@ fn readers_come_in_together_and_wait_behind_a_writer() {
             let ended = fixture
                 .run_until_answered(args)
                 .assert_code(75)
-                .assert_says("\"x\": shared by quorate/");
-            ended.assert_says(" and 1 other, and me waits to have it alone");
+                .assert_stderr("\"x\": shared by quorate/");
+            ended.assert_stderr(" and 1 other, and me waits for it exclusively");
         }
         let reader = fixture.start(["-s", "x", "--", "sh", "-c", &note("reader")]);
         fixture.await_waiting("x", 2);
         one.close().assert_code(0);
         fixture.await_that("one is gone", || {
-            !fixture.say(["show", "x"]).out().contains("shared with")
+            !fixture.exec(["show", "x"]).out().contains("shared with")
         });
         assert!(!writer.has_ended() && fixture.read("order").is_empty());
         two.close().assert_code(0);
@@ -39,20 +39,20 @@ fn readers_come_in_together_and_wait_behind_a_writer() {
 }
 
 #[test]
-fn who_wants_to_share_waits_for_one_who_has_it_alone() {
+fn shared_request_waits_for_an_exclusive_holder() {
     let fixture = Fixture::one();
     let holder = fixture.hold("x");
-    fixture.run(["-s", "-n", "x", "true"]).assert_code(75).assert_says("\"x\": held by quorate/");
+    fixture.run(["-s", "-n", "x", "true"]).assert_code(75).assert_stderr("\"x\": held by quorate/");
     let waiting = [(); 2].map(|()| fixture.start(["-v", "-s", "x", "true"]));
     fixture.await_waiting("x", 2);
     holder.close().assert_code(0);
     for it in waiting {
-        it.end().assert_code(0).assert_says("acquired \"x\", shared, after ");
+        it.end().assert_code(0).assert_stderr("acquired \"x\", shared, after ");
     }
 }
 
 #[test]
-fn the_last_flag_of_its_kind_counts() {
+fn last_of_shared_and_exclusive_counts() {
     let fixture = Fixture::one();
     let holder = fixture.hold_with(["-s", "x"], "holder");
     for flags in [&["-s"][..], &["--shared"], &["-s", "-s"], &["-x", "-s"], &["-s", "-e", "-s"]] {
@@ -78,9 +78,9 @@ fn several_locks_are_all_shared() {
     holder.close().assert_code(0);
 }
 
-/// That of an outer run would be taken for its own.
+/// The fence of an outer run must not be mistaken for that of the shared lock.
 #[test]
-fn a_command_that_shares_its_lock_finds_no_fence() {
+fn shared_lock_sets_no_fence_variable() {
     let fixture = Fixture::one();
     let show = "echo $QUORATE_HELD/$QUORATE_LOCK/${QUORATE_FENCE-none}/${QUORATE_PERMIT-none}; \
         echo $QUORATE_OWNER";
@@ -101,9 +101,9 @@ fn a_command_that_shares_its_lock_finds_no_fence() {
 }
 
 #[test]
-fn a_nested_run_of_a_shared_lock_is_told_so() {
+fn nested_run_of_a_shared_lock_is_rejected() {
     for fixture in Fixture::of_each_kind() {
-        // Whether the outer one is the first of those who share it, or another.
+        // Test the outer run as the first shared holder, and as a later one.
         for is_first in [true, false] {
             let other = (!is_first).then(|| fixture.hold_with(["-s", "x"], "other"));
             for (outer, inner) in [("-s", "-s"), ("-s", "-x"), ("-x", "-s")] {
@@ -111,7 +111,7 @@ fn a_nested_run_of_a_shared_lock_is_told_so() {
                     continue;
                 }
                 let told = fixture.run([outer, "x", QUORATE, "run", inner, "x", "true"]);
-                told.assert_code(64).assert_says("take the lock once, on the outside");
+                told.assert_code(64).assert_stderr("acquire the lock once, in the outer command");
             }
             fixture.run(["-s", "x", QUORATE, "run", "-s", "y", "true"]).assert_code(0);
             if let Some(other) = other {
@@ -122,7 +122,7 @@ fn a_nested_run_of_a_shared_lock_is_told_so() {
 }
 
 #[test]
-fn a_run_below_one_that_shares_the_lock_no_longer_is_like_all_others() {
+fn run_under_a_released_shared_lock_acquires_normally() {
     let fixture = Fixture::one();
     let outer =
         fixture.run(["-s", "x", "--", "sh", "-c", "echo \"$QUORATE_LOCKS\""]).assert_code(0);
@@ -135,21 +135,21 @@ fn a_run_below_one_that_shares_the_lock_no_longer_is_like_all_others() {
     holder.close().assert_code(0);
 }
 
-/// Not all of them are told. To be refused is better than to wait for oneself.
+/// A report does not list all holders. Failing is better than waiting for oneself.
 #[test]
-fn a_nested_run_is_told_so_however_many_share_the_lock() {
+fn nested_run_is_rejected_even_if_many_share_the_lock() {
     let fixture = Fixture::without_servers();
     let client = quorate::Client::builder().local(fixture.path("locks")).build().expect("a client");
     let client = quorate::blocking::Client::try_from(client).expect("no runtime is needed");
     let lock = client.rwlock("x");
     let shares: Vec<_> = (0..120).map(|_| lock.read().expect("nobody has it alone")).collect();
     let nested = ["-q", "-s", "x", QUORATE, "run", "-q", "-s", "x", "true"];
-    fixture.run(nested).assert_code(64).assert_says("wait for itself");
+    fixture.run(nested).assert_code(64).assert_stderr("wait for itself");
     drop(shares);
 }
 
 #[test]
-fn the_share_of_a_killed_reader_ends_with_its_ttl() {
+fn shared_lock_of_a_killed_reader_expires_after_its_ttl() {
     for fixture in [Fixture::without_servers(), Fixture::one()] {
         let other = fixture.hold_with(["-s", "x"], "other");
         drop(fixture.hold_with(["-s", "--ttl", "2s", "x"], "killed"));

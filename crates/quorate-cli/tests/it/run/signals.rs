@@ -1,4 +1,4 @@
-//! Signals reach the command, and no single kill lets it go on without the lock.
+//! Signals reach the command, and no single kill lets it run without the lock.
 
 use quorate_testkit::eventually;
 use rustix::process::{Pid, Signal, kill_process};
@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::fixture::{Fixture, PATIENCE, Running, is_alive};
 
 #[test]
-fn signals_are_passed_on_to_the_whole_group() {
+fn signals_are_forwarded_to_the_whole_group() {
     let fixture = Fixture::one();
     for (name, signal) in [
         ("TERM", Signal::TERM),
@@ -24,7 +24,7 @@ fn signals_are_passed_on_to_the_whole_group() {
         running.end().assert_code(7);
         eventually("its child has got it, too", PATIENCE, || !is_alive(&child));
     }
-    // A shell lets what it starts in the background ignore these.
+    // A shell starts background processes with these signals ignored.
     for (name, signal) in [("INT", Signal::INT), ("QUIT", Signal::QUIT)] {
         let script =
             format!("trap 'exit 7' {name}; echo > {name}.ready; while :; do sleep 0.01; done");
@@ -36,38 +36,38 @@ fn signals_are_passed_on_to_the_whole_group() {
 }
 
 #[test]
-fn a_command_that_does_not_mind_a_signal_goes_on() {
+fn command_that_ignores_a_signal_keeps_running() {
     let fixture = Fixture::one();
     let script = "trap : TERM; echo > ready; while ! [ -e stop ]; do sleep 0.01; done";
     let running = fixture.start(["x", "--", "sh", "-c", script]);
     fixture.await_file("ready");
     running.signal(Signal::TERM);
-    // It is passed on, and the command still has the lock when it ends by itself.
+    // The signal is forwarded, and the command holds the lock until it ends by itself.
     fixture.run(["-n", "x", "true"]).assert_code(75);
     fixture.write("stop", "");
     running.end().assert_code(0);
 }
 
 #[test]
-fn a_signal_ends_the_wait() {
+fn signal_ends_the_wait() {
     let fixture = Fixture::one();
     let holder = fixture.hold("x");
     for (signal, code) in
         [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129), (Signal::QUIT, 131)]
     {
         let waiting = fixture.start(["x", "--", "sh", "-c", "echo > ran"]);
-        eventually("it stands in line", PATIENCE, || waits(&fixture, 1));
+        eventually("it is queued", PATIENCE, || waits(&fixture, 1));
         waiting.signal(signal);
         let ended = waiting.end().assert_code(code);
         assert_eq!(ended.out(), "");
-        eventually("it has left the line", PATIENCE, || waits(&fixture, 0));
+        eventually("it has left the queue", PATIENCE, || waits(&fixture, 0));
     }
     holder.close().assert_code(0);
     assert_eq!(fixture.read("ran"), "");
 }
 
 #[test]
-fn signals_that_were_ignored_stay_so() {
+fn ignored_signals_stay_ignored() {
     let fixture = Fixture::one();
     let mut command = std::process::Command::new("nohup");
     fixture.prepare(&mut command);
@@ -81,7 +81,7 @@ fn signals_that_were_ignored_stay_so() {
 }
 
 #[test]
-fn the_command_dies_with_all_it_has_started_when_quorate_is_killed() {
+fn command_and_descendants_are_killed_when_quorate_is_killed() {
     let fixture = Fixture::one();
     let running = fixture.start(["x", "--", "sh", "-c", TREE]);
     let pids = tree(&fixture);
@@ -91,9 +91,9 @@ fn the_command_dies_with_all_it_has_started_when_quorate_is_killed() {
     }
 }
 
-/// In the foreground they are one group, which the kernel does not wake.
+/// With `--foreground` they share a group, which the kernel does not wake.
 #[test]
-fn a_guardian_that_is_stopped_wakes_up_when_quorate_is_killed() {
+fn stopped_guardian_wakes_up_when_quorate_is_killed() {
     let fixture = Fixture::one();
     let running = fixture.start(["--foreground", "x", "--", "sh", "-c", TREE]);
     let pids = tree(&fixture);
@@ -105,7 +105,7 @@ fn a_guardian_that_is_stopped_wakes_up_when_quorate_is_killed() {
 }
 
 #[test]
-fn the_command_dies_with_all_it_has_started_when_its_guardian_is_killed() {
+fn command_and_descendants_are_killed_when_the_guardian_is_killed() {
     let fixture = Fixture::one();
     let running = fixture.start(["x", "--", "sh", "-c", TREE]);
     let pids = tree(&fixture);
@@ -118,7 +118,7 @@ fn the_command_dies_with_all_it_has_started_when_its_guardian_is_killed() {
 }
 
 #[test]
-fn the_command_dies_when_quorate_and_its_guardian_are_killed_at_once() {
+fn command_is_killed_when_quorate_and_guardian_are_killed() {
     let fixture = Fixture::one();
     let running = fixture.start(["x", "--", "sh", "-c", "echo $$ > pid; exec sleep 60"]);
     let pid = fixture.await_file("pid");
@@ -129,27 +129,27 @@ fn the_command_dies_when_quorate_and_its_guardian_are_killed_at_once() {
 }
 
 #[test]
-fn the_command_dies_before_the_lease_ends_when_quorate_is_stopped() {
+fn command_ends_before_the_lease_expires_when_quorate_is_stopped() {
     let fixture = Fixture::one();
     let running = fixture.start(["--ttl", "2s", "x", "--", "sh", "-c", TREE]);
     let pids = tree(&fixture);
     running.signal(Signal::STOP);
-    // Whoever comes next writes down who is alive when it has the lock.
+    // The next holder records which processes are alive when it holds the lock.
     let alive = format!("for p in {}; do kill -0 $p 2>/dev/null && echo $p; done; :", {
         pids.iter().map(|pid| pid.trim()).collect::<Vec<_>>().join(" ")
     });
     let next = fixture.run(["-w", "20", "x", "--", "sh", "-c", &alive]).assert_code(0);
-    // A process that was killed is there until its parent has seen it: the stopped one, here.
+    // A killed process stays a zombie until its parent reaps it: here, the stopped one.
     for pid in next.out().lines() {
         assert!(!is_alive(pid), "{pid} is alive in {pids:?}");
     }
     running.signal(Signal::CONT);
-    running.end().assert_code(79).assert_says("lost");
+    running.end().assert_code(79).assert_stderr("lost");
 }
 
-/// Somebody pauses the command or its guardian, as a debugger does: the lock is kept.
+/// A debugger may stop the command or its guardian: the lock is kept.
 #[test]
-fn the_lock_is_renewed_while_the_command_or_its_guardian_is_paused() {
+fn lock_is_renewed_while_command_or_guardian_is_paused() {
     let fixture = Fixture::one();
     let script = "echo $$ > pid; while ! [ -e stop ]; do sleep 0.01; done; exit 5";
     let running = fixture.start(["--ttl", "1s", "x", "--", "sh", "-c", script]);
@@ -159,7 +159,7 @@ fn the_lock_is_renewed_while_the_command_or_its_guardian_is_paused() {
         kill_process(paused, Signal::STOP).expect("it is there");
         let fence = || fixture.servers[0].get("x");
         let held = fence();
-        // Longer than a ttl: somebody waits in vain for that long.
+        // For longer than a ttl, a waiter does not get the lock.
         fixture.run(["-w", "1.5", "x", "true"]).assert_code(75);
         assert!(held.is_some() && fence() == held, "it is the same holder");
         kill_process(paused, Signal::CONT).expect("it is there");
@@ -169,7 +169,7 @@ fn the_lock_is_renewed_while_the_command_or_its_guardian_is_paused() {
 }
 
 #[test]
-fn a_parent_that_ignores_the_end_of_children_does_not_matter() {
+fn parent_that_ignores_sigchld_does_not_matter() {
     let fixture = Fixture::one();
     let mut command = std::process::Command::new("sh");
     fixture.prepare(&mut command);
@@ -179,7 +179,7 @@ fn a_parent_that_ignores_the_end_of_children_does_not_matter() {
 }
 
 #[test]
-fn what_was_started_before_is_left_alone() {
+fn earlier_children_are_not_killed() {
     let fixture = Fixture::one();
     let mut command = std::process::Command::new("sh");
     fixture.prepare(&mut command);
@@ -193,7 +193,7 @@ fn what_was_started_before_is_left_alone() {
 }
 
 #[test]
-fn signals_are_passed_on_also_within_our_own_group() {
+fn signals_are_forwarded_within_the_same_group() {
     let fixture = Fixture::one();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let script = "echo > ready; while :; do sleep 0.01; done";
@@ -206,14 +206,14 @@ fn signals_are_passed_on_also_within_our_own_group() {
 }
 
 #[test]
-fn what_outlives_a_command_that_was_asked_to_end_is_killed() {
+fn descendants_that_outlive_a_terminated_command_are_killed() {
     let fixture = Fixture::one();
     let script = "trap 'exit 0' TERM; exec > /dev/null 2>&1; \
         setsid sh -c 'trap \"\" TERM; echo $$ > apart; while :; do sleep 0.05; done' & \
         while :; do sleep 0.01; done";
     let running = fixture.start(["--ttl", "2s", "-k", "800ms", "x", "--", "sh", "-c", script]);
     let apart = fixture.await_file("apart");
-    // Until the command is asked, and no longer: the lock is renewed after all.
+    // Stopped only until the command is terminated: the lock is renewed again after that.
     fixture.servers[0].pause();
     let command = children(children(running.pid())[0])[0].as_raw_nonzero().to_string();
     eventually("the command has ended", PATIENCE, || !is_alive(&command));
@@ -223,10 +223,10 @@ fn what_outlives_a_command_that_was_asked_to_end_is_killed() {
 }
 
 #[test]
-fn a_proc_of_other_processes_is_not_believed() {
+fn proc_of_another_namespace_is_rejected() {
     let fixture = Fixture::one();
     if !has_namespaces() {
-        // Where the system gives no namespace there is no such `/proc` either.
+        // Skipped if the system does not allow namespaces.
         fixture.run(["x", "true"]).assert_code(0);
         return;
     }
@@ -234,16 +234,16 @@ fn a_proc_of_other_processes_is_not_believed() {
     fixture.prepare(&mut command);
     command.args(["--map-root-user", "--user", "--pid", "--fork"]);
     command.args([QUORATE, "run", "x", "true"]);
-    Running::start(&mut command).end().assert_code(70).assert_says("/proc");
+    Running::start(&mut command).end().assert_code(70).assert_stderr("/proc");
 }
 
 pub(super) const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
 
-/// Without namespaces, which not every system gives, it is the same but for its number.
+/// If the system does not allow namespaces, the test runs with another pid.
 #[test]
-fn it_works_as_the_first_process_of_a_container() {
+fn quorate_works_as_the_first_process_of_a_container() {
     let fixture = Fixture::one();
-    // An orphan is left to the first process, which has to take it in.
+    // The first process must reap orphans.
     let script = "(sleep 0.1 & echo $! > orphan) ; \
                   while kill -0 $(cat orphan) 2>/dev/null; do sleep 0.01; done; exit 6";
     Running::start(&mut contained(&fixture, script)).end().assert_code(6);
@@ -267,7 +267,7 @@ fn contained(fixture: &Fixture, script: &str) -> std::process::Command {
 }
 
 pub(super) fn has_namespaces() -> bool {
-    // By a shell, since there may be no such program.
+    // Uses a shell builtin, because the program may not be installed.
     let mut probe = std::process::Command::new("sh");
     probe.args(["-c", "exec unshare \"$@\"", "sh"]).args(NAMESPACES).arg("true");
     Running::start(&mut probe).close().0.status.success()
@@ -276,14 +276,14 @@ pub(super) fn has_namespaces() -> bool {
 const NAMESPACES: [&str; 6] =
     ["--map-root-user", "--user", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-/// A command with a child that minds nothing, and one that has left its group. They keep nothing
-/// open that a test reads to its end: it would wait for their death, and could not miss it.
+/// A command with a child that ignores signals, and one that has left its group. They do not keep
+/// the output open that a test reads: the test would wait for them and could not fail.
 pub(super) const TREE: &str = "exec > /dev/null 2>&1; \
     sh -c 'trap \"\" TERM INT HUP; echo $$ > stubborn; while :; do sleep 0.05; done' & \
     setsid sh -c 'trap \"\" TERM; echo $$ > apart; while :; do sleep 0.05; done' & \
     echo $$ > command; wait";
 
-/// The processes of that command, when all of them run.
+/// The processes of that command, once all of them run.
 pub(super) fn tree(fixture: &Fixture) -> Vec<String> {
     ["stubborn", "apart", "command"].into_iter().map(|name| fixture.await_file(name)).collect()
 }
@@ -309,7 +309,7 @@ pub(super) fn children_now(parent: Pid) -> Vec<Pid> {
     text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
-/// Whether so many stand in line for "x".
+/// Whether "x" has this many waiters.
 pub(super) fn waits(fixture: &Fixture, count: u64) -> bool {
     let mut connection = fixture.servers[0].connection();
     let len = quorate_testkit::redis::cmd("ZCARD").arg("quorate:q:{x}").query(&mut connection);

@@ -1,5 +1,5 @@
-//! At a real terminal: `script` makes one, and what we write to it is typed there. What it takes
-//! down begins with the command line, so what is awaited must not stand there.
+//! On a real terminal: `script` creates one, and the test types into it. The screen begins with the
+//! command line, so an awaited text must not occur there.
 
 use std::process::{Command, Stdio};
 
@@ -18,9 +18,9 @@ fn ctrl_c_ends_the_wait() {
     holder.close().assert_code(0);
 }
 
-/// A question that a script has asked, and that its command reads the answer to.
+/// A script asks a question, and its command reads the answer.
 #[test]
-fn what_stands_on_the_line_of_the_cursor_stays_if_nothing_was_told_there() {
+fn text_before_the_cursor_stays_without_a_status_line() {
     let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     fixture
@@ -30,9 +30,9 @@ fn what_stands_on_the_line_of_the_cursor_stays_if_nothing_was_told_there() {
     terminal.type_in("yes\n");
     assert_eq!(terminal.end().code(), 0);
     let screen = fixture.read("screen");
-    // On a busy machine it may have had to wait for so long that it said so.
+    // On a busy machine a status line may have been shown.
     assert!(!screen.contains('\x1b') || screen.contains("waiting for"), "{screen:?}");
-    // What was told is taken away.
+    // The status line is cleared.
     let holder = fixture.hold("x");
     let terminal = Terminal::start(&fixture, "run x -- true");
     fixture.await_screen("waiting for \"x\"");
@@ -54,7 +54,7 @@ fn ctrl_c_ends_the_command_and_not_quorate() {
 }
 
 #[test]
-fn the_command_can_read_what_is_typed() {
+fn command_reads_the_terminal() {
     let fixture = Fixture::one();
     let script = "echo ready$((1 + 1)); read line; echo got $line";
     let mut terminal = Terminal::start(&fixture, &format!("run x -- sh -c '{script}'"));
@@ -82,14 +82,14 @@ fn ctrl_z_stops_both_and_the_shell_has_the_terminal() {
     assert_eq!(terminal.end().code(), 0);
 }
 
-/// A stopped job does not renew its lock, and not all of it need be stopped.
+/// A stopped job does not renew its lock, and some of its processes may still run.
 #[test]
-fn a_job_that_is_stopped_for_too_long_is_dead_before_another_has_the_lock() {
+fn job_stopped_for_too_long_ends_before_another_owner_gets_the_lock() {
     let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let mut terminal = Terminal::start_program(&fixture, "bash --norc --noprofile -i");
-    // A shell that starts a program waits in the kernel until that has begun: were that stopped
-    // before, the shell would not be.
+    // A shell that starts a program waits in the kernel until the program has started: if the
+    // program were stopped earlier, the shell would not be.
     let script = "echo $PPID > guardian; \
         setsid sh -c 'echo $$ > apart; while :; do sleep 0.05; done' & exec sleep 60";
     fixture.write("job.sh", script);
@@ -99,7 +99,7 @@ fn a_job_that_is_stopped_for_too_long_is_dead_before_another_has_the_lock() {
     fixture.await_screen("Stopped");
     let check = format!("kill -0 {} 2>/dev/null && echo alive; :", apart.trim());
     let next = fixture.run(["-w", "20", "x", "--", "sh", "-c", &check]).assert_code(0);
-    // A process that was killed is there until its parent has seen it: a stopped one, here.
+    // A killed process stays a zombie until its parent reaps it: here, a stopped one.
     assert!(next.out().is_empty() || !crate::fixture::is_alive(&apart), "{next:?}");
     let guardian = fixture.read("guardian");
     fixture.await_that("its guardian has done its work", || !crate::fixture::is_alive(&guardian));
@@ -107,11 +107,11 @@ fn a_job_that_is_stopped_for_too_long_is_dead_before_another_has_the_lock() {
     terminal.type_in("echo co$((70 + 9)) $?\n");
     fixture.await_screen("co79 79");
     fixture.await_screen("the lock was not renewed in time, and the command was killed");
-    assert!(!fixture.read("screen").contains("but not before"), "{:?}", fixture.read("screen"));
+    assert!(!fixture.read("screen").contains("but only after"), "{:?}", fixture.read("screen"));
     drop(terminal);
 }
 
-/// The inner one stops by a signal that no terminal sends; so does one that stops itself.
+/// The inner run stops by a signal that no terminal sends; so does a command that stops itself.
 #[test]
 fn ctrl_z_gives_the_terminal_back_however_the_command_stops() {
     let quorate = env!("CARGO_BIN_EXE_quorate");
@@ -139,9 +139,9 @@ fn ctrl_z_gives_the_terminal_back_however_the_command_stops() {
     }
 }
 
-/// It is stopped for so long that it must renew at once, but has not lost the lock.
+/// The job is stopped for so long that it must renew immediately, but has not lost the lock.
 #[test]
-fn a_job_that_goes_on_before_its_lease_ends_keeps_the_lock() {
+fn job_that_resumes_before_its_lease_expires_keeps_the_lock() {
     let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let mut terminal = Terminal::start_program(&fixture, "bash --norc --noprofile -i");
@@ -153,7 +153,11 @@ fn a_job_that_goes_on_before_its_lease_ends_keeps_the_lock() {
     terminal.type_in("sleep 3.3; fg; echo co$((70 + 9)) $?\n");
     terminal.type_in("hello\n");
     fixture.await_screen("co79 0");
-    assert!(!fixture.read("screen").contains("asked to end"), "{:?}", fixture.read("screen"));
+    assert!(
+        !fixture.read("screen").contains("terminating the command"),
+        "{:?}",
+        fixture.read("screen")
+    );
     terminal.type_in("exit 0\n");
     assert_eq!(terminal.end().code(), 0);
 }
@@ -179,16 +183,16 @@ fn ctrl_z_stops_the_wait() {
 }
 
 #[test]
-fn a_job_in_the_background_can_be_brought_to_the_front() {
+fn background_job_can_be_moved_to_the_foreground() {
     let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let mut terminal = Terminal::start_program(&fixture, "bash --norc --noprofile -i");
     fixture.write("job.sh", "read l; echo got $l");
-    // Whatever becomes of jobs is told at once.
+    // The shell reports changes of jobs immediately.
     terminal.type_in("set -b\n");
     terminal.type_in(&format!("{quorate} run x -- sh job.sh &\n"));
     fixture.await_screen("[1]");
-    // It reads, which it may not there.
+    // A background job may not read the terminal.
     fixture.await_screen("Stopped");
     terminal.type_in("fg\n");
     terminal.type_in("hello\n");
@@ -197,11 +201,12 @@ fn a_job_in_the_background_can_be_brought_to_the_front() {
 }
 
 #[test]
-fn others_of_a_pipeline_keep_the_terminal() {
+fn other_programs_of_a_pipeline_keep_the_terminal() {
     let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
-    // All of them are interrupted. The outermost must not go before the last has written, and what
-    // a shell starts in the background is not interrupted: it writes all that comes.
+    // All processes are interrupted. The outermost must not end before the last has written, and
+    // background processes of a shell are not interrupted: one of them writes everything that
+    // arrives.
     let other = "trap \"echo > interrupted\" INT; exec 3<&0; cat <&3 & wait; wait";
     fixture.write("other.sh", other);
     let pipeline = format!("{quorate} run x -- sh -c \"$SCRIPT\" | sh other.sh");
@@ -215,31 +220,31 @@ fn others_of_a_pipeline_keep_the_terminal() {
 }
 
 #[test]
-fn who_waits_is_told_how_many_share_the_lock() {
+fn waiter_sees_how_many_share_the_lock() {
     let fixture = Fixture::one();
     let (one, two) = (fixture.hold_with(["-s", "x"], "one"), fixture.hold_with(["-s", "x"], "two"));
     let writer = Terminal::start(&fixture, "run x -- true");
     fixture.await_screen("waiting for \"x\", held by quorate/");
     fixture.await_screen(" and 1 other for ");
-    fixture.await_screen("; we are next");
+    fixture.await_screen("; next in the queue");
     std::fs::rename(fixture.path("screen"), fixture.path("screen.writer")).expect("it is there");
     let reader = Terminal::start(&fixture, "run -s x -- true");
     fixture.await_screen(" and 1 other for ");
-    fixture.await_screen("; 1 is before us");
+    fixture.await_screen("; 1 waiter ahead");
     one.close().assert_code(0);
     two.close().assert_code(0);
     assert_eq!((writer.end().code(), reader.end().code()), (0, 0));
 }
 
 #[test]
-fn who_waits_for_a_permit_is_told_how_many_are_before_it() {
+fn waiter_for_a_permit_sees_its_position() {
     let fixture = Fixture::one();
     let hold = |file| fixture.hold_with(["--permits", "2", "jobs"], file);
     let holders = [hold("one"), hold("two")];
     let line = "run --permits 2 jobs -- true";
     let waiting = "waiting for one of 2 permits of \"jobs\", all in use; ";
     let mut terminals = Vec::new();
-    for place in ["we are next", "1 is before us", "2 are before us"] {
+    for place in ["next in the queue", "1 waiter ahead", "2 waiters ahead"] {
         terminals.push(Terminal::start(&fixture, line));
         fixture.await_screen(&format!("{waiting}{place}"));
         std::fs::rename(fixture.path("screen"), fixture.path(place)).expect("it is there");
@@ -252,7 +257,7 @@ fn who_waits_for_a_permit_is_told_how_many_are_before_it() {
     }
 }
 
-/// Says when it can be interrupted, and when it was.
+/// Reports when it can be interrupted, and when it was.
 const INTERRUPTED: &str = "trap \"echo interrupted$((1 + 1)); exit 4\" INT; \
     echo ready$((1 + 1)); while :; do sleep 0.01; done";
 

@@ -1,4 +1,5 @@
-//! All of the command is dead before another has the lock, however it hides; and nothing else is.
+//! All processes of the command end before another owner acquires the lock, even if they hide; no
+//! other process is killed.
 
 use std::{os::unix::fs::PermissionsExt as _, process::Command};
 
@@ -7,9 +8,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::signals::{QUORATE, children, has_namespaces, kill};
 use crate::fixture::{Fixture, Running, is_alive};
 
-/// The kernel cuts names at 15 bytes, which is within a character here.
+/// The kernel cuts names after 15 bytes, here in the middle of a character.
 #[test]
-fn a_process_whose_name_is_no_text_is_killed_as_well() {
+fn process_with_a_name_that_is_not_utf8_is_killed() {
     for is_killed in [false, true] {
         let fixture = Fixture::one();
         let name = "резервная-копия.sh";
@@ -25,7 +26,7 @@ fn a_process_whose_name_is_no_text_is_killed_as_well() {
         if is_killed {
             running.signal(Signal::KILL);
         } else {
-            running.end().assert_code(79).assert_says("was killed");
+            running.end().assert_code(79).assert_stderr("was killed");
         }
         let next = fixture.run(["x", "--", "sh", "-c", &format!("kill -0 {pid}")]);
         assert!(!is_alive(&pid), "{next:?}");
@@ -33,8 +34,8 @@ fn a_process_whose_name_is_no_text_is_killed_as_well() {
 }
 
 #[test]
-fn a_process_that_starts_itself_anew_all_the_time_is_killed() {
-    // All of them in one group, all in another session, and each in a session of its own.
+fn process_that_forks_continuously_is_killed() {
+    // All in one group, all in another session, or each in its own session.
     for how in ["one", "apart", "each"] {
         for victim in ["none", "quorate", "guardian"] {
             let fixture = Fixture::one();
@@ -64,7 +65,7 @@ fn a_process_that_starts_itself_anew_all_the_time_is_killed() {
 }
 
 #[test]
-fn what_is_mounted_over_proc_hides_nobody() {
+fn later_mount_over_proc_hides_no_process() {
     let fixture = Fixture::one();
     let script = "exec > /dev/null 2>&1; mount -t tmpfs none /proc && echo > covered; \
         setsid sh -c 'trap \"\" TERM; echo $$ > pid; while :; do sleep 0.05; done' & wait";
@@ -76,22 +77,22 @@ fn what_is_mounted_over_proc_hides_nobody() {
     command.args(["--max-hold", ENOUGH, "x", "--", "sh", "-c", script]);
     let running = Running::start(&mut command);
     let pid = fixture.await_file("pid");
-    running.end().assert_code(79).assert_says("was killed");
+    running.end().assert_code(79).assert_stderr("was killed");
     assert!(!is_alive(&pid));
-    // Where the system gives no namespace nobody can mount anything there.
+    // Skipped if the system does not allow namespaces.
     assert_eq!(!fixture.read("covered").is_empty(), has_namespaces());
 }
 
-/// An entrypoint starts a helper and becomes quorate; later the helper starts another and ends.
+/// An entrypoint starts a helper and executes quorate; later the helper starts a process and ends.
 #[test]
-fn what_comes_from_before_is_left_alone_also_if_it_was_started_later() {
+fn descendants_of_earlier_children_are_not_killed() {
     for end in ["exit 0", "sleep 60", "kill -9 $PPID; sleep 60"] {
         let fixture = Fixture::one();
         let mut command = Command::new("sh");
         fixture.prepare(&mut command);
         fixture.write("helper.sh", "while ! [ -e go ]; do sleep 0.01; done\nsetsid sh left.sh &\n");
         fixture.write("left.sh", "echo $$ > left\nexec sleep 60\n");
-        // The command goes on when what is left has come to quorate.
+        // The command continues once the orphan has become a child of quorate.
         let script = format!(
             "echo > go; while ! [ -e left ] || [ -e /proc/$(cat helper) ]; do sleep 0.01; done; \
              echo > come; while ! [ -e on ]; do sleep 0.01; done; {end}"
@@ -103,17 +104,17 @@ fn what_comes_from_before_is_left_alone_also_if_it_was_started_later() {
         fixture.await_file("come");
         let left = fixture.await_file("left");
         let quorate = running.pid().as_raw_nonzero().get().to_string();
-        fixture.await_that("it has come", || parent(&left) == quorate);
+        fixture.await_that("it is a child of quorate", || parent(&left) == quorate);
         fixture.write("on", "");
         let ended = running.end();
-        assert!(!ended.err().contains("on without the lock"), "{ended:?}");
+        assert!(!ended.err().contains("without the lock"), "{ended:?}");
         assert!(is_alive(&left), "after {end}: {ended:?}");
         kill(&left);
     }
 }
 
 #[test]
-fn the_command_goes_on_after_a_long_pause_of_all_of_it_or_of_its_guardian() {
+fn command_continues_after_a_long_pause_of_itself_or_the_guardian() {
     let fixture = Fixture::one();
     let script = "echo > ready; while ! [ -e stop ]; do sleep 0.01; done; exit 5";
     let running = fixture.start(["--ttl", "2s", "x", "--", "sh", "-c", script]);
@@ -123,7 +124,7 @@ fn the_command_goes_on_after_a_long_pause_of_all_of_it_or_of_its_guardian() {
     let alone = |signal| kill_process(guardian, signal);
     for pause in [&group as &dyn Fn(Signal) -> rustix::io::Result<()>, &alone] {
         pause(Signal::STOP).expect("it is there");
-        // Many renewals long: somebody waits in vain.
+        // For the time of many renewals, a waiter does not get the lock.
         fixture.run(["-w", "16", "x", "true"]).assert_code(75);
         pause(Signal::CONT).expect("it is there");
         fixture.run(["-w", "0.5", "x", "true"]).assert_code(75);
@@ -132,11 +133,11 @@ fn the_command_goes_on_after_a_long_pause_of_all_of_it_or_of_its_guardian() {
     running.end().assert_code(5);
 }
 
-/// So long that also on a busy machine the command runs before its time is over.
+/// Long enough that even on a busy machine the command runs before its time is up.
 const ENOUGH: &str = "2s";
 
-/// Starts another and ends, again and again; after some time it ends by itself, in case that it is
-/// not killed. What links this test can compile it.
+/// Forks and exits continuously; ends by itself after some time, in case it is not killed. The
+/// toolchain that links this test can compile it.
 const AGAIN: &str = r#"
     #include <fcntl.h>
     #include <signal.h>

@@ -1,12 +1,12 @@
-//! Who may enter a lock that is held already: requests of the same token with the same identity.
+//! Which requests may enter a held lock: those of the same token with the same identity.
 
 use sha2::{Digest as _, Sha256};
 
 use super::{AcquireRequest, Mode};
 use crate::problem::{Code, Problem};
 
-/// The identity that the nodes know, if the request has one: the token's name, a slash, and what
-/// the request says. The name has no slash in it, so no two tokens have an identity in common.
+/// The identity on the nodes, if the request has one: the name of the token, a slash, and the
+/// identity of the request. The escaped name contains no slash, so no two tokens share an identity.
 pub(super) fn of(request: &AcquireRequest, token: &str) -> Result<Option<String>, Problem> {
     let Some(identity) = &request.identity else { return Ok(None) };
     let detail = match request.mode {
@@ -25,19 +25,19 @@ pub(super) fn of(request: &AcquireRequest, token: &str) -> Result<Option<String>
     Err(Problem::new(Code::InvalidRequest, detail))
 }
 
-/// The name of a token without slashes. In place of a long one stands its hash.
+/// The name of a token with slashes escaped. A long name is replaced by its hash.
 fn scope(token: &str) -> String {
     let name = token.replace('%', "%25").replace('/', "%2F");
     if name.len() <= SCOPE_LEN_MAX {
         return name;
     }
     let hash = Sha256::digest(token.as_bytes());
-    // No name has this sign behind that one.
+    // No escaped name contains this character after that one.
     hash[..16].iter().fold("%~".to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// The length of an identity in bytes, at the most. With scope and slash it is what the library
-/// allows.
+/// The maximum length of an identity in bytes. With the scope and the slash it reaches the limit of
+/// the library.
 const LEN_MAX: usize = 64;
 
 const SCOPE_LEN_MAX: usize = 63;

@@ -1,4 +1,4 @@
-//! Several locks or permits for one request: all of them, or none.
+//! Several locks or permits for one request: all or none.
 
 use std::{
     collections::BTreeSet,
@@ -11,14 +11,14 @@ use tokio::task::JoinSet;
 
 use super::{
     AcquireRequest, Mode,
-    want::{Granted, Want},
+    acquisition::{Acquisition, Granted},
 };
 use crate::{
     Service, delivery,
     problem::{Code, Problem},
 };
 
-/// What cannot be combined with several names or permits.
+/// Rejects what cannot be combined with several names or permits.
 pub(super) fn check(request: &AcquireRequest, has_key: bool) -> Result<(), Problem> {
     let detail = match request.mode {
         Mode::Mutex | Mode::Read | Mode::Write if request.take.is_some() => {
@@ -37,8 +37,8 @@ pub(super) fn check(request: &AcquireRequest, has_key: bool) -> Result<(), Probl
     Err(Problem::new(Code::InvalidRequest, detail))
 }
 
-impl Want<'_> {
-    /// True if there may be more than one lease.
+impl Acquisition<'_> {
+    /// Whether there may be more than one lease.
     pub(super) const fn is_set(&self) -> bool {
         !self.also.is_empty() || self.take.is_some()
     }
@@ -59,7 +59,7 @@ impl Want<'_> {
         let taken = match self.wait.is_zero() {
             true => self.try_all().await?,
             false => match self.wait_for_all(self.wait).await {
-                // The nodes have not reported the holder in time.
+                // The nodes did not report the holder in time.
                 Err(LockError::Timeout { holder: None, .. }) => None,
                 waited => Some(waited?),
             },
@@ -68,7 +68,7 @@ impl Want<'_> {
         // In this order: a pause between the two must not extend the leases.
         let (since, left) = (Instant::now(), guard.remaining());
         let mut leases = detach(self.service, guard).await?;
-        // Of several permits any is the first one.
+        // Any permit can be the first.
         let is_first = |lease: &DetachedLease| self.take.is_some() || lease.name() == self.name;
         let first = leases.iter().position(is_first);
         let missing = || Problem::new(Code::Internal, "the lease of the lock is missing");
@@ -130,8 +130,8 @@ async fn detach(service: &Service, guard: GuardAll) -> Result<Vec<DetachedLease>
     Ok(leases)
 }
 
-/// Leases that nobody has yet. They are released unless they are taken: if one of them fails, or if
-/// the client disconnects, also by a task that ends only then.
+/// Leases that no client has received. They are released on drop: if detaching one of them fails,
+/// or if the client disconnects, even by a task that ends only after that.
 struct Leases {
     service: Service,
     leases: Mutex<Vec<DetachedLease>>,

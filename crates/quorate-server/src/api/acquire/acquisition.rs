@@ -1,4 +1,4 @@
-//! Getting the lock that a request asks for.
+//! Acquires the lock of a request.
 
 use std::time::{Duration, Instant};
 
@@ -14,35 +14,36 @@ use crate::{
     problem::{Code, Problem},
 };
 
-/// A lock, and how it is wanted.
-pub(super) struct Want<'a> {
+/// A lock to acquire, and how to hold it.
+pub(super) struct Acquisition<'a> {
     pub(super) service: &'a Service,
     pub(super) name: &'a str,
-    /// What is acquired together with it.
+    /// More locks to acquire together with it.
     pub(super) also: &'a [String],
     pub(super) ttl: Option<Duration>,
     pub(super) wait: Duration,
     pub(super) who: Option<String>,
     mode: Mode,
     permits: u32,
-    /// How many permits are wanted, if the request says so.
+    /// How many permits to acquire, if the request contains a number.
     pub(super) take: Option<u32>,
-    /// Together with whom it is held.
+    /// The identity of a reentrant lock.
     identity: Option<String>,
     mark: Option<Mark>,
 }
 
-/// Leases that nothing but their client renews.
+/// Leases that only their client renews.
 pub(super) struct Granted {
     pub(super) lease: DetachedLease,
-    /// Those of the other locks of a set.
+    /// The leases of the other locks of a set.
     pub(super) more: Vec<DetachedLease>,
     pub(super) valid_until: Instant,
-    /// Equal requests find it: it must not be released although this one is not answered.
+    /// A repeated request can find the lease, so it must not be released even if this request gets
+    /// no response.
     pub(super) is_findable: bool,
 }
 
-impl<'a> Want<'a> {
+impl<'a> Acquisition<'a> {
     pub(super) fn new(
         service: &'a Service,
         name: &'a str,
@@ -86,9 +87,9 @@ impl<'a> Want<'a> {
     /// Acquires the lock, or finds the lease that an equal request has acquired. Dropping the
     /// future leaves the queue, and releases what was granted unless another request may have found
     /// it.
-    pub(super) async fn take(&self) -> Result<Granted, Problem> {
+    pub(super) async fn acquire_or_find(&self) -> Result<Granted, Problem> {
         let Some(mark) = self.mark else { return self.acquire().await };
-        // A reader, the owner of a permit, or an identity would get a second one.
+        // A reader, the owner of a permit, or an identity would get a second lease.
         let is_found_first = matches!(self.mode, Mode::Read | Mode::Permits);
         if (is_found_first || self.identity.is_some())
             && let Some(granted) = self.find(mark).await?
@@ -114,7 +115,7 @@ impl<'a> Want<'a> {
         let taken = match self.wait.is_zero() {
             true => self.attempt().await?,
             false => match self.wait_for(self.wait).await {
-                // The nodes have not reported the holder in time.
+                // The nodes did not report the holder in time.
                 Err(LockError::Timeout { holder: None, .. }) => None,
                 waited => Some(waited?),
             },
@@ -127,23 +128,23 @@ impl<'a> Want<'a> {
         let Some(mark) = self.mark else {
             return Ok(Granted { lease, more: Vec::new(), valid_until, is_findable: false });
         };
-        // From here on nothing is released, whatever becomes of this request: an equal one may
-        // have found the lease and given it to the client.
+        // From here on the lease is not released, even if this request fails: a repeated request
+        // may have found it and returned it to the client.
         let lease = self.service.client().tag_lease(&lease, mark.tag()).await?;
         Ok(Granted { lease, more: Vec::new(), valid_until, is_findable: true })
     }
 
     /// The first of two equal requests may get the lock while the second one waits for it, or may
-    /// have it already.
+    /// hold it already.
     async fn find_later(&self, mark: Mark) -> Result<Granted, Problem> {
-        let mut pause = LOOK_FIRST;
+        let mut pause = FIRST_SEARCH_AFTER;
         loop {
             tokio::time::sleep(pause).await;
-            pause = LOOK_EVERY;
+            pause = SEARCH_EVERY;
             match self.find(mark).await {
                 Ok(Some(granted)) => return Ok(granted),
                 Err(problem) if problem.code() == Code::IdempotencyConflict => return Err(problem),
-                // Nodes that do not answer for a moment cost no place in the queue.
+                // A temporary failure of the nodes does not cost the position in the queue.
                 Ok(None) | Err(_) => {}
             }
         }
@@ -167,7 +168,7 @@ impl<'a> Want<'a> {
                 let (more, valid_until) = (Vec::new(), since + left);
                 Ok(Some(Granted { lease, more, valid_until, is_findable: true }))
             }
-            // It has ended since.
+            // The lease has ended since.
             Err(LeaseError::Lost(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -242,7 +243,7 @@ fn conflict() -> Problem {
     Problem::new(Code::IdempotencyConflict, detail)
 }
 
-/// How the holder is shown: the owner, followed by the reason.
+/// The description of the holder: the owner, followed by the reason.
 fn who(owner: Option<&str>, reason: Option<&str>) -> Option<String> {
     match (owner, reason) {
         (None, None) => None,
@@ -252,12 +253,12 @@ fn who(owner: Option<&str>, reason: Option<&str>) -> Option<String> {
     }
 }
 
-/// When a repeated request looks for the lease of the first one: a lock that is free is acquired
-/// before.
-const LOOK_FIRST: Duration = Duration::from_millis(20);
+/// When a repeated request first searches for the lease of the original: a free lock is acquired
+/// faster than this.
+const FIRST_SEARCH_AFTER: Duration = Duration::from_millis(20);
 
-/// How often a repeated request that waits looks for the lease of the first one.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often a waiting repeated request searches for the lease of the original.
+const SEARCH_EVERY: Duration = Duration::from_secs(1);
 
-/// A lease must outlast the way to its client.
+/// A lease must outlast the transmission to its client.
 const TTL_MS_MIN: u64 = 20;

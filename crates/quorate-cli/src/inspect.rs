@@ -1,4 +1,4 @@
-//! `quorate ls` and `quorate show`: who has which lock, and who waits.
+//! `quorate ls` and `quorate show`: the holders and waiters of locks.
 
 use std::{fmt, time::Duration};
 
@@ -12,49 +12,49 @@ use serde_json::{Value, json};
 
 use crate::{
     cli::{Output, SCHEMA_VERSION, print},
-    exit::{Failure, too_few},
-    settings::Place,
+    exit::{Failure, node_failure_code},
+    reporter::Reporter,
+    settings::NodeArgs,
     table, time,
-    voice::Voice,
 };
 
-/// Lists locks that are held or waited for.
+/// List locks that are held or waited for
 #[derive(Args, Debug)]
 pub(crate) struct Ls {
-    /// How their names begin; all, if it is not given.
+    /// Only locks whose names begin with this
     #[arg(default_value = "", value_name = "PREFIX", hide_default_value = true)]
     names: String,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
-    place: Place,
+    node_args: NodeArgs,
 }
 
-/// Shows one lock: its holder, its line, and what each node says.
+/// Show one lock: its holder, its queue, and the state of each node
 #[derive(Args, Debug)]
 pub(crate) struct Show {
-    /// The name of the lock.
+    /// Name of the lock
     name: String,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
-    place: Place,
+    node_args: NodeArgs,
 }
 
 impl Ls {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        let mut found = client(&self.place)?.locks(&self.names)?;
-        found.locks = found.locks.into_iter().map(discreet).collect();
+        let mut found = client(&self.node_args)?.locks(&self.names)?;
+        found.locks = found.locks.into_iter().map(redact_foreign_holders).collect();
         self.show(&found)?;
         if !found.is_complete {
             let node_error = |node: &NodeReport| match &node.answer {
                 NodeAnswer::NodeError(node_error) => Some(node_error.clone()),
                 _ => None,
             };
-            let code = too_few(found.nodes.iter().map(node_error));
+            let code = node_failure_code(found.nodes.iter().map(node_error));
             return Err(unknown(code, "some locks may be missing", &found.nodes));
         }
-        // All could be listed, and one not looked at.
+        // All locks were listed, but the state of one may be unknown.
         found.locks.iter().try_for_each(check_known)?;
         Ok(0)
     }
@@ -69,7 +69,7 @@ impl Ls {
         }
         if found.locks.is_empty() {
             if found.is_complete {
-                Voice::default().warn("no locks: try `quorate run demo -- sleep 30`");
+                Reporter::default().warn("no locks: try `quorate run demo -- sleep 30`");
             }
             return Ok(0);
         }
@@ -94,7 +94,7 @@ impl Ls {
 
 impl Show {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        let report = discreet(client(&self.place)?.inspect(&self.name)?);
+        let report = redact_foreign_holders(client(&self.node_args)?.inspect(&self.name)?);
         self.show(&report)?;
         check_known(&report)?;
         Ok(0)
@@ -115,18 +115,18 @@ impl Show {
             lines.push(format!("fence {fence}"));
         }
         if let Some(identity) = report.holder.as_ref().and_then(|it| it.identity.as_deref()) {
-            // If there are several entries, the report has named the identity already.
+            // With several entries, the report already names the identity.
             if report.shared_with.is_empty() {
                 lines.push(format!("entered once by {identity:?}"));
             }
-            let also = |other: &Holder| format!("also held by {other}");
-            lines.extend(report.shared_with.iter().map(also));
+            let other_entry = |other: &Holder| format!("also held by {other}");
+            lines.extend(report.shared_with.iter().map(other_entry));
         }
         if report.holder.as_ref().is_some_and(|holder| holder.is_shared) {
             let with = |other: &Holder| format!("shared with {other}");
             lines.extend(report.shared_with.iter().map(with));
             if report.shared_with.is_empty() {
-                lines.push("shared, with nobody else now".into());
+                lines.push("shared, with one holder".into());
             }
         }
         let number = |(before, it): (usize, &Waiter)| format!("{:>3}. {it}", before + 1);
@@ -140,15 +140,15 @@ impl Show {
     }
 }
 
-fn client(place: &Place) -> Result<Client, Failure> {
-    let settings = place.settings()?;
-    settings.warn(&Voice::default());
-    // Nothing is written to the nodes. One that does not vote yet is not asked about locks.
+fn client(node_args: &NodeArgs) -> Result<Client, Failure> {
+    let settings = node_args.settings()?;
+    settings.warn(&Reporter::default());
+    // Reading writes nothing to the nodes. A node that does not vote yet is not asked about locks.
     let client = settings.builder()?.read_only().build()?;
     Client::try_from(client).map_err(|error| Failure::system("cannot wait for nodes", error))
 }
 
-/// Fails if too few nodes have answered to tell whether somebody has the lock.
+/// Fails if too few nodes answered to know whether the lock is held.
 fn check_known(report: &LockReport) -> Result<(), Failure> {
     if report.is_known() {
         return Ok(());
@@ -157,8 +157,8 @@ fn check_known(report: &LockReport) -> Result<(), Failure> {
         Observation::NodeError(node_error) => Some(node_error.clone()),
         _ => None,
     };
-    let code = too_few(report.nodes.iter().map(node_error));
-    Err(unknown(code, &format!("{:?} is not known", report.name), &report.nodes))
+    let code = node_failure_code(report.nodes.iter().map(node_error));
+    Err(unknown(code, &format!("the state of {:?} is unknown", report.name), &report.nodes))
 }
 
 fn unknown(code: u8, what: &str, nodes: &[impl fmt::Display]) -> Failure {
@@ -166,28 +166,28 @@ fn unknown(code: u8, what: &str, nodes: &[impl fmt::Display]) -> Failure {
     Failure::new(code, format!("{what}: too few nodes answered: {}", nodes.join(", ")))
 }
 
-/// Hides what could release the lock of another library: for most of them that is its value.
-pub(crate) fn discreet(mut report: LockReport) -> LockReport {
-    let seen = report.nodes.iter_mut().filter_map(|view| match &mut view.observation {
+/// Hides the value of a lock of another library: for most libraries the value releases the lock.
+pub(crate) fn redact_foreign_holders(mut report: LockReport) -> LockReport {
+    let observed = report.nodes.iter_mut().filter_map(|view| match &mut view.observation {
         Observation::Held(holder) => Some(holder),
         _ => None,
     });
-    let foreign = report.holder.iter_mut().chain(&mut report.shared_with).chain(seen);
+    let foreign = report.holder.iter_mut().chain(&mut report.shared_with).chain(observed);
     for holder in foreign.filter(|holder| holder.is_foreign) {
-        holder.who = beginning(&holder.who);
+        holder.who = truncated(&holder.who);
     }
     report
 }
 
-/// So much of a value that people can tell it from others, and no more.
-pub(crate) fn beginning(value: &str) -> String {
+/// The first characters of a value: enough to recognize it, too few to use it.
+pub(crate) fn truncated(value: &str) -> String {
     match value.char_indices().nth(VALUE_SHOWN_MAX) {
         Some((end, _)) => format!("{}…", &value[..end]),
         None => value.to_owned(),
     }
 }
 
-/// Who has the lock, in a few words.
+/// The holders of the lock, in a few words.
 pub(crate) fn holders(report: &LockReport) -> Option<String> {
     let holder = report.holder.as_ref()?;
     let first = &holder.who;
@@ -204,10 +204,10 @@ pub(crate) fn holders(report: &LockReport) -> Option<String> {
     })
 }
 
-/// How often a reentrant lock is entered.
+/// How many entries a reentrant lock has.
 fn times(report: &LockReport) -> String {
     match report.shared_with.len() + 1 {
-        entries @ ENTRIES_TOLD.. => format!("{entries} times or more"),
+        entries @ ENTRIES_REPORTED_MAX.. => format!("{entries} times or more"),
         entries => format!("{entries} times"),
     }
 }
@@ -253,8 +253,8 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A report lists this many holders at most. There may be more.
-const ENTRIES_TOLD: usize = 100;
+/// A report lists at most this many holders. There may be more.
+const ENTRIES_REPORTED_MAX: usize = 100;
 
-/// How many characters are shown of a value that is another library's.
+/// How many characters of another library's value are shown.
 const VALUE_SHOWN_MAX: usize = 8;

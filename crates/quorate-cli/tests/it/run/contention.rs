@@ -1,4 +1,4 @@
-//! Many processes at once, and some of them killed.
+//! Many concurrent processes, some of which are killed.
 
 use std::{
     thread,
@@ -18,59 +18,59 @@ fn two_hundred_processes_count_to_two_hundred_on_this_machine() {
 }
 
 #[test]
-fn killed_processes_never_let_two_in_at_once_on_five_nodes() {
+fn killed_holders_never_break_exclusion_on_five_nodes() {
     kill_some(&Fixture::nodes(5), &ALONE);
 }
 
 #[test]
-fn killed_processes_never_let_two_in_at_once_on_this_machine() {
+fn killed_holders_never_break_exclusion_on_this_machine() {
     kill_some(&Fixture::without_servers(), &ALONE);
 }
 
 #[test]
-fn killed_holders_of_permits_never_let_two_have_the_same_one_on_three_nodes() {
+fn killed_holders_never_duplicate_a_permit_on_three_nodes() {
     kill_some(&Fixture::nodes(3), &PERMITS);
 }
 
 #[test]
-fn killed_holders_of_permits_never_let_two_have_the_same_one_on_this_machine() {
+fn killed_holders_never_duplicate_a_permit_on_this_machine() {
     kill_some(&Fixture::without_servers(), &PERMITS);
 }
 
 #[test]
-fn a_crowd_of_readers_and_writers_keeps_apart_on_three_nodes() {
+fn readers_and_writers_exclude_each_other_on_three_nodes() {
     read_and_write(&Fixture::nodes(3));
 }
 
 #[test]
-fn a_crowd_of_readers_and_writers_keeps_apart_on_this_machine() {
+fn readers_and_writers_exclude_each_other_on_this_machine() {
     read_and_write(&Fixture::without_servers());
 }
 
 #[test]
-fn a_crowd_has_three_permits_and_never_more_on_three_nodes() {
+fn never_more_than_three_permits_are_held_on_three_nodes() {
     share_permits(&Fixture::nodes(3));
 }
 
 #[test]
-fn a_crowd_has_three_permits_and_never_more_on_this_machine() {
+fn never_more_than_three_permits_are_held_on_this_machine() {
     share_permits(&Fixture::without_servers());
 }
 
-/// Reads, adds one, writes: two at a time would lose one.
+/// Read, increment, write: two holders at the same time would lose an increment.
 fn count(fixture: &Fixture) {
     fixture.write("count", "0\n");
     let script = "n=$(cat count); echo $((n + 1)) > count";
     let start = |_| fixture.start(["-q", "counter", "--", "sh", "-c", script]);
     let running: Vec<Running> = (0..CROWD).map(start).collect();
     for it in running {
-        it.end_within(CROWD_PATIENCE).assert_code(0);
+        it.end_within(TOTAL_TIMEOUT).assert_code(0);
     }
     assert_eq!(fixture.read("count"), format!("{CROWD}\n"));
 }
 
-/// A reader never meets a writer, a writer meets nobody, and readers meet each other: each waits a
-/// while for that, until it was seen once.
+/// A reader never overlaps with a writer, and a writer with no one. Readers overlap with each
+/// other: each waits until that has been seen once.
 fn read_and_write(fixture: &Fixture) {
     fixture.write("last", "0\n");
     let reader = "\
@@ -95,14 +95,15 @@ fn read_and_write(fixture: &Fixture) {
     };
     let running: Vec<Running> = (0..MIXED_CROWD).map(start).collect();
     for it in running {
-        it.end_within(CROWD_PATIENCE).assert_code(0);
+        it.end_within(TOTAL_TIMEOUT).assert_code(0);
     }
     assert_eq!(fixture.read("broken"), "");
     assert_eq!(fixture.read("done").lines().count(), MIXED_CROWD);
     assert_eq!(fixture.read("together"), "\n", "two readers were there at once");
 }
 
-/// Each waits until three were there at once, so that it ends only if that happens.
+/// Each holder waits until three have held permits at the same time, so the test ends only if that
+/// happens.
 fn share_permits(fixture: &Fixture) {
     let script = "\
         mkdir permit.$QUORATE_PERMIT || echo two have $QUORATE_LOCK >> broken; \
@@ -116,7 +117,7 @@ fn share_permits(fixture: &Fixture) {
     let args = ["-q", "--ttl", "60s", "--permits", "3", "jobs", "--", "sh", "-c", script];
     let running: Vec<Running> = (0..PERMITS.crowd).map(|_| fixture.start(args)).collect();
     for it in running {
-        it.end_within(CROWD_PATIENCE).assert_code(0);
+        it.end_within(TOTAL_TIMEOUT).assert_code(0);
     }
     assert_eq!(fixture.read("broken"), "");
     let done = fixture.read("done");
@@ -124,11 +125,12 @@ fn share_permits(fixture: &Fixture) {
     assert!(["1", "2", "3"].iter().all(|permit| done.lines().any(|it| it == *permit)), "{done}");
 }
 
-/// Each holder leaves its fence, and finds it again when it is done unless another was in between.
-/// The fence of each must be larger than the one that it finds. Each permit has fences of its own.
+/// Each holder writes its fence, and reads it back unless another holder came in between. Each
+/// fence must be larger than the one it replaces. Each permit has its own fences.
 ///
-/// Any process may be killed, `mv` as well: the shell reads by itself, and stops without `mv`.
-fn kill_some(fixture: &Fixture, wanted: &Wanted) {
+/// Any process may be killed, even `mv`: the shell reads with a builtin, and stops if `mv` was
+/// killed.
+fn kill_some(fixture: &Fixture, workload: &Workload) {
     for permit in ["", "1", "2", "3"] {
         fixture.write(&format!("last{permit}"), "0\n");
     }
@@ -140,7 +142,7 @@ fn kill_some(fixture: &Fixture, wanted: &Wanted) {
         read found < $last; \
         [ $QUORATE_FENCE -eq $found ] || echo disturbed $QUORATE_FENCE by $found >> broken; \
         echo $QUORATE_FENCE >> done";
-    let (flags, crowd) = (wanted.flags, wanted.crowd);
+    let (flags, crowd) = (workload.flags, workload.crowd);
     let start =
         |_| fixture.start(flags.iter().copied().chain(["counter", "--", "sh", "-c", script]));
     let mut running: Vec<Running> = (0..crowd).map(start).collect();
@@ -151,24 +153,25 @@ fn kill_some(fixture: &Fixture, wanted: &Wanted) {
     while running.iter_mut().any(|it| !it.has_ended()) {
         let late =
             || format!("{} are done, and these wait: {:?}", done(), fixture.mark().processes());
-        assert!(started.elapsed() < CROWD_PATIENCE, "{}", late());
-        // The time between two kills is a part of what is tested.
+        assert!(started.elapsed() < TOTAL_TIMEOUT, "{}", late());
+        // The time between two kills is part of the test.
         thread::park_timeout(Duration::from_millis(100));
         let processes = fixture.mark().processes();
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let Some(victim) = processes.get((seed >> 33) as usize % processes.len().max(1)) else {
             continue;
         };
-        // Enough of them stay alive to show that they get on.
+        // Enough processes survive to show that they make progress.
         if killed < crowd / 4 {
             killed += 1;
-            // It may be gone.
+            // The process may have ended.
             let _ = rustix::process::kill_process(*victim, rustix::process::Signal::KILL);
         }
     }
     assert_eq!(fixture.read("broken"), "");
     let ended: Vec<_> = running.into_iter().map(Running::end).collect();
-    // On a busy machine a lock may be lost. Whoever lost it was ended, and says so.
+    // On a busy machine a lock may be lost. Its command was then terminated, and the exit code
+    // reports it.
     let is_ill = |it: &&crate::fixture::Ended| !matches!(it.0.status.code(), Some(0 | 79));
     let ill: Vec<_> = ended.iter().filter(is_ill).collect();
     assert!(ill.len() <= killed, "{killed} were killed, and these did not end well: {ill:?}");
@@ -176,20 +179,20 @@ fn kill_some(fixture: &Fixture, wanted: &Wanted) {
     assert!(well >= crowd / 2 && done() >= well, "{well} ended well");
 }
 
-/// What a crowd wants.
-struct Wanted {
+/// What the processes acquire.
+struct Workload {
     flags: &'static [&'static str],
     crowd: usize,
 }
 
-const ALONE: Wanted = Wanted { flags: &["-q", "--ttl", "3s"], crowd: CROWD };
+const ALONE: Workload = Workload { flags: &["-q", "--ttl", "3s"], crowd: CROWD };
 
-/// Whoever comes after one that was killed as the first in line waits for its ttl.
-const PERMITS: Wanted = Wanted { flags: &["-q", "--ttl", "2s", "--permits", "3"], crowd: 40 };
+/// If the first waiter is killed, the next one waits for its ttl.
+const PERMITS: Workload = Workload { flags: &["-q", "--ttl", "2s", "--permits", "3"], crowd: 40 };
 
 const CROWD: usize = 200;
 
 const MIXED_CROWD: usize = 60;
 
-/// How long all of them may take together.
-const CROWD_PATIENCE: Duration = Duration::from_secs(90);
+/// How long all processes together may take.
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(90);

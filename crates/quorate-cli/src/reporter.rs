@@ -1,4 +1,4 @@
-//! What is said on standard error. Standard output belongs to the command that is run.
+//! Messages on standard error. Standard output belongs to the command that is run.
 
 use std::{
     ffi::OsStr,
@@ -11,60 +11,60 @@ use serde_json::json;
 
 use crate::table::is_dumb;
 
-/// How much is said, and in which form.
+/// How many messages are written, and in which format.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Voice {
-    /// Says more: when the lock was acquired, with which fence, and who had it before.
+pub(crate) struct Reporter {
+    /// Report when the lock was acquired, with which fence, and who held it before
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
-    /// Says nothing but errors.
+    /// Report only errors
     #[arg(short, long)]
     quiet: bool,
-    /// How messages on standard error are written.
+    /// Format of messages on standard error
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     log_format: LogFormat,
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 enum LogFormat {
-    /// Lines for people.
+    /// Lines for people
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line
     Json,
 }
 
-impl Voice {
-    /// What another part of this program has to be told to write in the same form.
-    pub(crate) const fn form(&self) -> &'static str {
+impl Reporter {
+    /// The name of the format, for another process of this program.
+    pub(crate) const fn format_name(&self) -> &'static str {
         match self.log_format {
             LogFormat::Text => "text",
             LogFormat::Json => "json",
         }
     }
 
-    /// That of a part which was told so.
-    pub(crate) fn of_form(form: &OsStr) -> Self {
-        let is_json = form == "json";
+    /// The reporter for the name of a format.
+    pub(crate) fn from_format_name(name: &OsStr) -> Self {
+        let is_json = name == "json";
         let log_format = if is_json { LogFormat::Json } else { LogFormat::Text };
         Self { log_format, ..Self::default() }
     }
 
-    /// Told with `--verbose` only.
+    /// Written only with `--verbose`.
     pub(crate) fn detail(&self, text: &str) {
         if self.verbose {
             self.write("info", text);
         }
     }
 
-    /// Told unless `--quiet` is given.
+    /// Written unless `--quiet` is given.
     pub(crate) fn warn(&self, text: &str) {
         if !self.quiet {
             self.write("warning", text);
         }
     }
 
-    /// Always told.
+    /// Always written.
     pub(crate) fn error(&self, text: &str) {
         self.write("error", text);
     }
@@ -73,21 +73,21 @@ impl Voice {
         self.verbose
     }
 
-    /// Whether there is somebody who reads along.
-    pub(crate) fn is_watched(&self) -> bool {
+    /// Whether a person reads standard error on a terminal.
+    pub(crate) fn is_interactive(&self) -> bool {
         let is_for_people = !self.quiet && self.log_format == LogFormat::Text;
         is_for_people && io::stderr().is_terminal() && !is_dumb()
     }
 
-    /// Puts a line where the last one of these was, for somebody who reads along. Nothing takes
-    /// the last one away; what others have written there stays.
+    /// Replaces the last status line on an interactive terminal. An empty text only clears it.
+    /// Output of other programs stays.
     pub(crate) fn status(&self, text: &str) {
-        if !self.is_watched() {
+        if !self.is_interactive() {
             return;
         }
         let is_shown = IS_STATUS_SHOWN.swap(!text.is_empty(), Ordering::Relaxed);
         if is_shown || !text.is_empty() {
-            // A terminal that is gone is no reason to fail.
+            // Losing the terminal is not an error.
             let _ = write!(io::stderr(), "\r\x1b[2K{text}");
         }
     }
@@ -99,10 +99,10 @@ impl Voice {
         };
         let is_shown = IS_STATUS_SHOWN.swap(false, Ordering::Relaxed);
         let clear = if is_shown { "\r\x1b[2K" } else { "" };
-        // Standard error that is closed is no reason to fail.
+        // A closed standard error is not an error.
         let _ = writeln!(io::stderr(), "{clear}{line}");
     }
 }
 
-/// A line stands on the terminal that is to be overwritten.
+/// Whether a status line is shown that the next message must clear.
 static IS_STATUS_SHOWN: AtomicBool = AtomicBool::new(false);

@@ -1,7 +1,7 @@
-//! What quorate and the guardian tell each other: through a timer that both have, how long the
-//! command may run, and through a socket, what has become of it. If quorate is stopped and sets the
-//! timer no more, the guardian acts by itself. If the guardian is stopped, it finds the timer as it
-//! was set last.
+//! The channel between quorate and the guardian. A timer that both share is the deadline of the
+//! command; a socket carries the events of the command to quorate. If quorate is stopped and no
+//! longer sets the timer, the guardian acts when the timer fires. If the guardian is stopped, it
+//! finds the latest deadline when it resumes.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -26,11 +26,11 @@ use rustix::{
 };
 use tokio::net;
 
-/// A point of a clock that goes on while the machine sleeps, as the lock does.
+/// A point in time of a clock that counts suspended time, as the clock of leases does.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) struct Until(u64);
+pub(super) struct BootInstant(u64);
 
-impl Until {
+impl BootInstant {
     pub(super) fn now() -> Self {
         let now = clock_gettime(ClockId::Boottime);
         let secs = u64::try_from(now.tv_sec).unwrap_or(0);
@@ -46,19 +46,19 @@ impl Until {
     }
 }
 
-/// What the guardian tells.
+/// What the guardian reports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum News {
+pub(super) enum CommandEvent {
     /// The command was stopped by this signal.
     Stopped(u8),
     /// The command has ended with this exit code.
     Ended(u8),
-    /// Nothing that descends from the command is left.
+    /// The command and all its descendants have ended.
     Gone,
 }
 
-impl News {
-    const fn word(self) -> [u8; 2] {
+impl CommandEvent {
+    const fn encode(self) -> [u8; 2] {
         match self {
             Self::Stopped(signal) => [b'S', signal],
             Self::Ended(code) => [b'E', code],
@@ -66,7 +66,7 @@ impl News {
         }
     }
 
-    const fn read(word: [u8; 2]) -> Option<Self> {
+    const fn decode(word: [u8; 2]) -> Option<Self> {
         match word {
             [b'S', signal] => Some(Self::Stopped(signal)),
             [b'E', code] => Some(Self::Ended(code)),
@@ -76,20 +76,20 @@ impl News {
     }
 }
 
-/// Quorate's end.
+/// The end of quorate.
 #[derive(Debug)]
-pub(super) struct Leash {
+pub(super) struct DeadlineChannel {
     socket: net::UnixStream,
     timer: OwnedFd,
 }
 
-impl Leash {
-    /// Makes both ends, and hands our standard input over, which is to be the command's.
-    pub(super) fn new(until: Until) -> io::Result<(Self, UnixStream)> {
+impl DeadlineChannel {
+    /// Creates both ends, and sends the standard input of this process, which the command gets.
+    pub(super) fn new(deadline: BootInstant) -> io::Result<(Self, UnixStream)> {
         let (ours, theirs) = UnixStream::pair()?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
-        set(&timer, until)?;
+        set_timer(&timer, deadline)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut more = SendAncillaryBuffer::new(&mut space);
         let input = io::stdin();
@@ -102,47 +102,49 @@ impl Leash {
         Ok((Self { socket: net::UnixStream::from_std(ours)?, timer }, theirs))
     }
 
-    /// The command may run until then.
-    pub(super) fn set(&self, until: Until) {
-        // The time is valid, and so is the timer.
-        let _ = set(&self.timer, until);
+    /// Sets the time until which the command may run.
+    pub(super) fn set_deadline(&self, deadline: BootInstant) {
+        // Cannot fail: the time and the timer are valid.
+        let _ = set_timer(&self.timer, deadline);
     }
 
     /// The command must not run any longer.
-    pub(super) fn pull(&self) {
-        self.set(Until(0));
+    pub(super) fn expire(&self) {
+        self.set_deadline(BootInstant(0));
     }
 
-    /// Waits for news. Never ends if there will be none.
-    pub(super) async fn news(&self) -> News {
+    /// Waits for the next event. Never returns if the guardian is gone.
+    pub(super) async fn next_event(&self) -> CommandEvent {
         loop {
             if self.socket.readable().await.is_ok()
-                && let Some(news) = self.latest()
+                && let Some(event) = self.try_event()
             {
-                return news;
+                return event;
             }
-            // It is closed, and the guardian is about to be seen dead.
-            tokio::time::sleep(LOOK_AGAIN).await;
+            // The socket is closed: the end of the guardian is about to be noticed elsewhere.
+            tokio::time::sleep(RECHECK_AFTER).await;
         }
     }
 
-    /// News that are there already.
-    pub(super) fn latest(&self) -> Option<News> {
+    /// An event that has already arrived.
+    pub(super) fn try_event(&self) -> Option<CommandEvent> {
         let mut word = [0; 2];
-        matches!(self.socket.try_read(&mut word), Ok(2)).then(|| News::read(word)).flatten()
+        matches!(self.socket.try_read(&mut word), Ok(2))
+            .then(|| CommandEvent::decode(word))
+            .flatten()
     }
 }
 
-/// The guardian's end: its standard input, and the timer.
+/// The end of the guardian: its standard input, and the timer.
 #[derive(Debug)]
-pub(super) struct Collar {
+pub(super) struct GuardianEnd {
     socket: io::Stdin,
     timer: OwnedFd,
 }
 
-impl Collar {
-    /// Takes it, and what the command is to have as its standard input.
-    pub(super) fn take() -> io::Result<(Self, OwnedFd)> {
+impl GuardianEnd {
+    /// Receives the timer, and the standard input for the command.
+    pub(super) fn from_stdin() -> io::Result<(Self, OwnedFd)> {
         let socket = io::stdin();
         let (mut word, mut fds) = ([0; 1], Vec::new());
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -161,14 +163,14 @@ impl Collar {
         Ok((Self { socket, timer }, input))
     }
 
-    /// Whether the command may run still.
+    /// Whether the command may still run.
     pub(super) fn may_run(&self) -> bool {
         let mut fds = [PollFd::from_borrowed_fd(self.timer.as_fd(), PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut fds, Some(&now)).is_ok_and(|ready| ready == 0)
     }
 
-    /// Waits until there is a signal. Returns false if the command must not run any longer.
+    /// Waits for a signal. Returns false if the command must not run any longer.
     pub(super) fn wait(&self, signals: BorrowedFd<'_>) -> bool {
         loop {
             let mut fds = [
@@ -176,11 +178,11 @@ impl Collar {
                 PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(self.timer.as_fd(), PollFlags::IN),
             ];
-            // What interrupts it is looked at below.
+            // If a signal interrupts the poll, no descriptor is ready and the loop polls again.
             let _ = poll(&mut fds, None);
-            // We are told nothing through the socket, but that it is closed.
-            let [is_signal, is_closed, is_over] = fds.map(|fd| !fd.revents().is_empty());
-            if is_closed || is_over {
+            // The socket carries nothing in this direction: it becomes readable when it is closed.
+            let [is_signal, is_closed, is_expired] = fds.map(|fd| !fd.revents().is_empty());
+            if is_closed || is_expired {
                 return false;
             }
             if is_signal {
@@ -189,27 +191,27 @@ impl Collar {
         }
     }
 
-    /// Tells all of it at once.
-    pub(super) fn tell(&self, news: &[News]) {
-        let words: Vec<u8> = news.iter().flat_map(|news| news.word()).collect();
-        // Who has gone needs no news.
+    /// Sends all events at once.
+    pub(super) fn send(&self, events: &[CommandEvent]) {
+        let words: Vec<u8> = events.iter().flat_map(|event| event.encode()).collect();
+        // If quorate is gone, the events are not needed.
         let _ = send(self.socket.as_fd(), &words, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 }
 
-fn set(timer: &OwnedFd, until: Until) -> io::Result<()> {
-    // No time at all would be never.
-    let until = until.0.max(1);
+fn set_timer(timer: &OwnedFd, deadline: BootInstant) -> io::Result<()> {
+    // Zero would disarm the timer.
+    let nanos = deadline.0.max(1);
     let at = Timespec {
-        tv_sec: i64::try_from(until / NANOS).unwrap_or(i64::MAX),
-        tv_nsec: i64::try_from(until % NANOS).unwrap_or(0),
+        tv_sec: i64::try_from(nanos / NANOS).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(nanos % NANOS).unwrap_or(0),
     };
-    let never_again = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let times = Itimerspec { it_interval: never_again, it_value: at };
+    let no_repeat = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let times = Itimerspec { it_interval: no_repeat, it_value: at };
     timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &times)?;
     Ok(())
 }
 
 const NANOS: u64 = 1_000_000_000;
 
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const RECHECK_AFTER: Duration = Duration::from_millis(100);

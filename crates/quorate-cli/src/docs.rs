@@ -1,4 +1,4 @@
-//! `quorate completions` and `quorate man`: texts for packages, made from the arguments themselves.
+//! `quorate completions` and `quorate man`: files for packages, generated from the arguments.
 
 use clap::{CommandFactory as _, builder::Resettable};
 use clap_complete::Shell;
@@ -12,21 +12,21 @@ use crate::{
     exit::{Failure, SOFTWARE},
 };
 
-/// What a shell needs to complete arguments.
+/// The completion script of a shell.
 pub(crate) fn completions(shell: Shell) -> Result<String, Failure> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "quorate", &mut text);
     text_of(text)
 }
 
-/// The pages of the manual: that of the whole command, or of the verb that these words name.
-pub(crate) fn man(verb: &[String]) -> Result<String, Failure> {
-    // Help is told by --help, and has no page.
+/// The man page of the whole command, or of the subcommand with this path.
+pub(crate) fn man(path: &[String]) -> Result<String, Failure> {
+    // The `help` subcommand has no page.
     let mut page = Cli::command().disable_help_subcommand(true);
     page.build();
-    for word in verb {
-        let wrong = || Failure::usage(format!("there is no verb `{}`", verb.join(" ")));
-        page = page.find_subcommand(word).cloned().ok_or_else(wrong)?;
+    for name in path {
+        let wrong = || Failure::usage(format!("no such subcommand: {:?}", path.join(" ")));
+        page = page.find_subcommand(name).cloned().ok_or_else(wrong)?;
     }
     let codes = page.get_after_help().map(ToString::to_string).unwrap_or_default();
     let page = Man::new(page.after_help(Resettable::Reset));
@@ -36,7 +36,7 @@ pub(crate) fn man(verb: &[String]) -> Result<String, Failure> {
     Ok(text_of(text)? + &exit_status(&codes))
 }
 
-/// What stands below the help of a verb, as a section of its own.
+/// The exit codes below the help of a subcommand, as a section.
 fn exit_status(codes: &str) -> String {
     let mut roff = Roff::new();
     roff.control("SH", ["EXIT STATUS"]);

@@ -14,24 +14,24 @@ use tempfile::TempDir;
 
 use crate::fixture::{Instance, PATIENCE};
 
-/// The instances share nothing but the servers.
-pub(crate) struct World {
+/// The instances share only the servers.
+pub(crate) struct Environment {
     instances: Vec<Mutex<Instance>>,
-    /// Where each instance listens, also after a restart.
+    /// The address of each instance, which a restart keeps.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) servers: Vec<Server>,
-    /// Servers that are about to crash, or do not vote yet.
+    /// Servers that are crashing, or do not vote yet.
     away: Mutex<Vec<usize>>,
     watcher: blocking::Client,
     folder: TempDir,
 }
 
-impl World {
+impl Environment {
     pub(crate) fn start() -> Self {
         let servers = Server::builder().append_only().start_many(SERVERS);
         let folder = tempfile::tempdir().expect("a folder");
-        // Nodes that write everything to disk vote again at once after a restart with their data.
-        // The rest is for those without: a short max_ttl makes a short restart guard.
+        // Durable nodes vote immediately after a restart with their data. Other nodes go into
+        // quarantine: a short max_ttl makes it short.
         let settings = format!("durable_nodes = true\nmax_ttl = \"{}ms\"\n", MAX_TTL.as_millis());
         fs::write(folder.path().join("config.toml"), settings).expect("a file");
         let admitted = quorate(&folder, &servers, &["nodes", "admit"]).status().expect("it runs");
@@ -43,7 +43,7 @@ impl World {
             .ttl(MAX_TTL)
             .build();
         let watcher = watcher.map(blocking::Client::try_from).expect("valid settings");
-        let mut world = Self {
+        let mut environment = Self {
             instances: Vec::new(),
             addresses: Vec::new(),
             servers,
@@ -52,11 +52,11 @@ impl World {
             folder,
         };
         for _ in 0..INSTANCES {
-            let instance = world.start_instance((own_address(), 0).into());
-            world.addresses.push(instance.address);
-            world.instances.push(Mutex::new(instance));
+            let instance = environment.start_instance((own_address(), 0).into());
+            environment.addresses.push(instance.address);
+            environment.instances.push(Mutex::new(instance));
         }
-        world
+        environment
     }
 
     /// An instance that listens there.
@@ -68,7 +68,7 @@ impl World {
         instance
     }
 
-    /// Does something to an instance that nothing else is done to meanwhile.
+    /// Acts on an instance exclusively.
     pub(crate) fn with_instance(&self, number: usize, action: impl FnOnce(&mut Instance)) {
         action(&mut self.instances[number].lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -116,8 +116,8 @@ fn quorate(folder: &TempDir, servers: &[Server], args: &[&str]) -> Command {
     command
 }
 
-/// A loopback address that no other test uses: nothing takes the port of an instance while it is
-/// down.
+/// A loopback address that no other test uses, so that the port of an instance stays free while it
+/// is down.
 fn own_address() -> Ipv4Addr {
     let [_, _, high, low] = process::id().to_be_bytes();
     Ipv4Addr::new(127, 84, high, low)

@@ -1,4 +1,4 @@
-//! `quorate config`: what is in force and from where, without secrets.
+//! `quorate config`: the effective settings and their sources, without secrets.
 
 use std::{borrow::Cow, path::PathBuf};
 
@@ -9,8 +9,8 @@ use url::Url;
 use super::{Setting, Settings};
 use crate::time;
 
-/// One row for each setting: its name, its value, who said it.
-pub(crate) struct Shown(Vec<Row>);
+/// One row for each setting: its name, its value, its source.
+pub(crate) struct SettingsReport(Vec<Row>);
 
 struct Row {
     name: &'static str,
@@ -19,7 +19,7 @@ struct Row {
     from: String,
 }
 
-impl Shown {
+impl SettingsReport {
     pub(crate) fn new(settings: &Settings) -> Self {
         let mut rows = Vec::new();
         let mut add = |name, value: String, json: Value, from: String| {
@@ -37,16 +37,16 @@ impl Shown {
         let durable = &settings.durable_nodes;
         let is_durable = durable.value;
         add("durable_nodes", is_durable.to_string(), json!(is_durable), durable.from.to_string());
-        let guard = &settings.quarantine;
-        let by_number = || "with three nodes or more".into();
-        let shown = guard.value.map_or_else(by_number, |is_on| is_on.to_string());
-        add("quarantine", shown, json!(guard.value), guard.from.to_string());
+        let quarantine = &settings.quarantine;
+        let default = || "with three nodes or more".into();
+        let shown = quarantine.value.map_or_else(default, |is_on| is_on.to_string());
+        add("quarantine", shown, json!(quarantine.value), quarantine.from.to_string());
         let who = &settings.who;
         let shown = who.value.clone().unwrap_or_else(|| "program, host and process".into());
         add("who", shown, json!(who.value), who.from.to_string());
-        let mut add_path = |name, setting: &Setting<Option<PathBuf>>, without: &str| {
+        let mut add_path = |name, setting: &Setting<Option<PathBuf>>, default: &str| {
             let path = setting.value.as_ref().map(|path| path.display().to_string());
-            let value = path.clone().unwrap_or_else(|| without.into());
+            let value = path.clone().unwrap_or_else(|| default.into());
             rows.push(Row { name, value, json: json!(path), from: setting.from.to_string() });
         };
         let own = Client::local_folder().map(|folder| folder.display().to_string());
@@ -76,50 +76,50 @@ impl Shown {
     }
 }
 
-/// An address with everything blotted out that may be secret, also where it does not belong: what
-/// nobody understands is shown as well, to be corrected.
+/// An address with all possible secrets replaced, even in places where they do not belong. Invalid
+/// parts are shown, so that they can be corrected.
 pub(super) fn redacted(address: &str) -> String {
     let hidden = || "(not an address)".to_owned();
     let Ok(mut url) = Url::parse(address) else { return hidden() };
     let rest = &address[address.find("://").map_or(0, |at| at + 3)..];
     let (_, after_host) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    // An @ that comes too late: a character before it has cut a password in two.
+    // An `@` after the host: a special character has split a password.
     if url.cannot_be_a_base() || url.has_host() && after_host.contains('@') {
         return hidden();
     }
-    // Each fails only where there is nothing of the kind.
+    // Each call fails only if the address cannot have this part.
     let _ = match url.password() {
-        Some(_) => url.set_password(Some(BLOT)),
-        // Many write a password here.
-        None if !url.username().is_empty() => url.set_username(BLOT),
+        Some(_) => url.set_password(Some(REDACTED)),
+        // Many users write a password here.
+        None if !url.username().is_empty() => url.set_username(REDACTED),
         None => Ok(()),
     };
     if url.query().is_some() {
-        let pairs: Vec<(String, String)> = url.query_pairs().map(blotted).collect();
+        let pairs: Vec<(String, String)> = url.query_pairs().map(redacted_option).collect();
         url.query_pairs_mut().clear().extend_pairs(pairs);
     }
     if url.fragment().is_some() {
-        url.set_fragment(Some(BLOT));
+        url.set_fragment(Some(REDACTED));
     }
     url.to_string()
 }
 
-/// Whether there is something in an address that is blotted out.
+/// Whether there is something in an address that is redacted_option out.
 pub(super) fn has_secret(address: &str) -> bool {
     Url::parse(address).is_ok_and(|url| url.as_str() != redacted(address))
 }
 
-/// An option of an address. A key that is not one may be the rest of a password.
-fn blotted((key, value): (Cow<'_, str>, Cow<'_, str>)) -> (String, String) {
+/// An option of an address. An unknown key may be the rest of a password.
+fn redacted_option((key, value): (Cow<'_, str>, Cow<'_, str>)) -> (String, String) {
     let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
     match &*key {
         "db" if is_number => (key.into(), value.into()),
-        "db" | "user" | "username" | "pass" | "password" => (key.into(), BLOT.into()),
-        _ => (BLOT.into(), BLOT.into()),
+        "db" | "user" | "username" | "pass" | "password" => (key.into(), REDACTED.into()),
+        _ => (REDACTED.into(), REDACTED.into()),
     }
 }
 
-const BLOT: &str = "***";
+const REDACTED: &str = "***";
 
 #[cfg(test)]
 mod tests {
