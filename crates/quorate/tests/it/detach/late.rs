@@ -19,34 +19,34 @@ use crate::{
 /// Alice has the lock by two nodes, and stands in line on the third.
 #[test]
 fn whoever_has_handed_over_stands_in_no_line() {
-    let scene = Scene::start();
-    let lease = block_on(scene.alices.detach()).expect("two nodes have it");
-    block_on(scene.bobs.release()).expect("it is held");
-    assert_eq!(scene.servers[2].get(NAME), None, "nobody waits for it");
-    block_on(scene.carol.renew_lease(&lease)).expect("two nodes have it");
-    let adopted = block_on(scene.carol.adopt(&lease)).expect("two nodes have it");
+    let fixture = Fixture::start();
+    let lease = block_on(fixture.alices.detach()).expect("two nodes have it");
+    block_on(fixture.bobs.release()).expect("it is held");
+    assert_eq!(fixture.servers[2].get(NAME), None, "nobody waits for it");
+    block_on(fixture.carol.renew_lease(&lease)).expect("two nodes have it");
+    let adopted = block_on(fixture.carol.adopt(&lease)).expect("two nodes have it");
     assert_eq!(adopted.fence(), lease.fence());
     block_on(adopted.release()).expect("it is held");
-    let left = || scene.servers.iter().any(|server| server.get(NAME).is_some());
+    let left = || fixture.servers.iter().any(|server| server.get(NAME).is_some());
     eventually("nothing is left", PATIENCE, || !left());
 }
 
 /// The third node does not hear of it in time, and hands itself to her as if she were the holder.
 #[test]
 fn a_node_that_comes_too_late_does_not_count_and_is_given_back() {
-    let scene = Scene::start();
-    scene.to_third.set(Fault::BlackHole);
-    let lease = block_on(scene.alices.detach()).expect("the other two have it");
-    block_on(scene.bobs.release()).expect("it is held");
-    assert!(scene.servers[2].get(NAME).is_some(), "she stood in line");
-    block_on(scene.carol.renew_lease(&lease)).expect("two nodes have it");
-    scene.servers[0].kill();
-    let renewed = block_on(scene.carol.renew_lease(&lease));
+    let fixture = Fixture::start();
+    fixture.to_third.set(Fault::BlackHole);
+    let lease = block_on(fixture.alices.detach()).expect("the other two have it");
+    block_on(fixture.bobs.release()).expect("it is held");
+    assert!(fixture.servers[2].get(NAME).is_some(), "she stood in line");
+    block_on(fixture.carol.renew_lease(&lease)).expect("two nodes have it");
+    fixture.servers[0].kill();
+    let renewed = block_on(fixture.carol.renew_lease(&lease));
     assert!(matches!(renewed, Err(LeaseError::NoQuorum { .. })), "{renewed:?}");
     // What was on its way is lost.
-    cut_off(&scene.alice, &scene.to_third);
-    scene.to_third.set(Fault::Pass);
-    eventually("it is given back", PATIENCE, || scene.servers[2].get(NAME).is_none());
+    cut_off(&fixture.alice, &fixture.to_third);
+    fixture.to_third.set(Fault::Pass);
+    eventually("it is given back", PATIENCE, || fixture.servers[2].get(NAME).is_none());
 }
 
 /// Alice has the lock by two nodes, and what she has asked the third is still on its way.
@@ -72,18 +72,18 @@ fn a_question_that_arrives_after_the_lease_was_handed_over_revives_nothing() {
 /// Nobody would come for that place, and the node would be handed to her for nothing.
 #[test]
 fn a_place_in_line_is_given_up_later_if_its_node_is_away() {
-    let scene = Scene::start();
-    cut_off(&scene.alice, &scene.to_third);
-    let lease = block_on(scene.alices.detach()).expect("the other two have it");
-    scene.to_third.set(Fault::Pass);
+    let fixture = Fixture::start();
+    cut_off(&fixture.alice, &fixture.to_third);
+    let lease = block_on(fixture.alices.detach()).expect("the other two have it");
+    fixture.to_third.set(Fault::Pass);
     let standing = || -> usize {
         let mut count = cmd("ZCARD");
         count.arg(format!("quorate:q:{{{NAME}}}"));
-        count.query(&mut scene.servers[2].connection()).expect("a number")
+        count.query(&mut fixture.servers[2].connection()).expect("a number")
     };
     eventually("nobody stands in line", PATIENCE, || standing() == 0);
-    block_on(scene.carol.release_lease(&lease)).expect("two nodes have it");
-    block_on(scene.bobs.release()).expect("it is held");
+    block_on(fixture.carol.release_lease(&lease)).expect("two nodes have it");
+    block_on(fixture.bobs.release()).expect("it is held");
 }
 
 /// Those who wait since before it was adopted ask for it all the time, and the process that they
@@ -175,7 +175,7 @@ fn a_lease_that_ends_before_the_answer_comes_is_not_handed_over() {
     );
 }
 
-struct Scene {
+struct Fixture {
     servers: Vec<Server>,
     /// Between Alice and the third.
     to_third: Proxy,
@@ -186,7 +186,7 @@ struct Scene {
     bobs: Guard,
 }
 
-impl Scene {
+impl Fixture {
     fn start() -> Self {
         let servers = Server::start_many(3);
         let to_third = Proxy::start(&servers[2].address());

@@ -46,42 +46,42 @@ fn race(clients: &[Client; 3], servers: &[Server]) {
 
 #[test]
 fn adopter_that_comes_second_fails_and_takes_nothing_while_a_node_is_away() {
-    let scene = Scene::start();
-    let lease = leave(&scene.alice);
+    let fixture = Fixture::start();
+    let lease = leave(&fixture.alice);
     // Carol's requests are under way, and arrive after Bob's.
-    scene.carols.iter().for_each(|proxy| proxy.set(Fault::BlackHole));
+    fixture.carols.iter().for_each(|proxy| proxy.set(Fault::BlackHole));
     let adopted = thread::scope(|scope| {
-        let late = scope.spawn(|| block_on(scene.carol.adopt(&lease)));
-        let adopted = block_on(scene.bob.adopt(&lease)).expect("two nodes have it");
-        scene.carols.iter().for_each(|proxy| proxy.set(Fault::Pass));
+        let late = scope.spawn(|| block_on(fixture.carol.adopt(&lease)));
+        let adopted = block_on(fixture.bob.adopt(&lease)).expect("two nodes have it");
+        fixture.carols.iter().for_each(|proxy| proxy.set(Fault::Pass));
         let late = late.join().expect("no panic");
         assert!(late.is_err(), "{late:?}");
         adopted
     });
     block_on(adopted.verify()).expect("it is Bob's");
-    let third = block_on(scene.alice.adopt(&lease));
+    let third = block_on(fixture.alice.adopt(&lease));
     assert!(matches!(third, Err(LeaseError::Lost(_))), "{third:?}");
-    assert!(block_on(scene.alice.mutex(NAME).try_lock()).expect("two answer").is_none());
+    assert!(block_on(fixture.alice.mutex(NAME).try_lock()).expect("two answer").is_none());
     block_on(adopted.release()).expect("it is held");
 }
 
 /// Of the two nodes that have the lease, one hears of Bob first and the other one of Carol.
 #[test]
 fn adopters_that_split_the_nodes_both_fail_and_leave_nothing() {
-    let scene = Scene::start();
-    let lease = leave(&scene.alice);
-    let left = scene.servers[0].get(NAME);
-    scene.bobs[1].set(Fault::BlackHole);
-    scene.carols[0].set(Fault::BlackHole);
+    let fixture = Fixture::start();
+    let lease = leave(&fixture.alice);
+    let left = fixture.servers[0].get(NAME);
+    fixture.bobs[1].set(Fault::BlackHole);
+    fixture.carols[0].set(Fault::BlackHole);
     thread::scope(|scope| {
-        let calls = [&scene.bob, &scene.carol].map(|client| {
+        let calls = [&fixture.bob, &fixture.carol].map(|client| {
             let lease = &lease;
             scope.spawn(move || block_on(client.adopt(lease)))
         });
         eventually("each has one node", PATIENCE, || {
-            scene.servers[..2].iter().all(|server| server.get(NAME) != left)
+            fixture.servers[..2].iter().all(|server| server.get(NAME) != left)
         });
-        for proxy in [&scene.bobs[1], &scene.carols[0]] {
+        for proxy in [&fixture.bobs[1], &fixture.carols[0]] {
             proxy.set(Fault::Pass);
         }
         for call in calls {
@@ -89,11 +89,11 @@ fn adopters_that_split_the_nodes_both_fail_and_leave_nothing() {
             assert!(adopted.is_err(), "{adopted:?}");
         }
     });
-    drop(block_on(scene.alice.mutex(NAME).lock_timeout(PATIENCE)).expect("both gave it back"));
+    drop(block_on(fixture.alice.mutex(NAME).lock_timeout(PATIENCE)).expect("both gave it back"));
 }
 
 /// Three clients and three nodes, one of which is away. Bob and Carol come through proxies.
-struct Scene {
+struct Fixture {
     servers: Vec<Server>,
     bobs: [Proxy; 2],
     carols: [Proxy; 2],
@@ -102,7 +102,7 @@ struct Scene {
     carol: Client,
 }
 
-impl Scene {
+impl Fixture {
     fn start() -> Self {
         let servers = Server::start_many(3);
         let proxies = || [0, 1].map(|node: usize| Proxy::start(&servers[node].address()));

@@ -75,31 +75,31 @@ pub(crate) async fn attached(settings: ClientBuilder) -> Client {
 }
 
 /// What happens on a fixture, and its name.
-pub(crate) type Scene = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
+pub(crate) type Case = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
 
-/// Plays all scenes at once, since each of them waits for a guard most of the time.
-pub(crate) fn play(scenes: &[Scene]) {
-    let start = |(name, scene): &Scene| {
+/// Runs all cases at once, since each of them waits for a guard most of the time.
+pub(crate) fn run_at_once(cases: &[Case]) {
+    let start = |(name, scene): &Case| {
         let (runtime, scene) = (runtime::Builder::new_multi_thread(), *scene);
-        let playing = move || {
+        let running = move || {
             let mut runtime = runtime;
             let runtime = runtime.worker_threads(2).enable_all().build().expect("a runtime");
             runtime.block_on(scene());
         };
-        thread::Builder::new().name((*name).into()).spawn(playing).expect("a thread")
+        thread::Builder::new().name((*name).into()).spawn(running).expect("a thread")
     };
-    let playing: Vec<_> = scenes.iter().map(start).collect();
-    let ended = playing.into_iter().zip(scenes).map(|(it, (name, _))| (*name, it.join()));
+    let running: Vec<_> = cases.iter().map(start).collect();
+    let ended = running.into_iter().zip(cases).map(|(it, (name, _))| (*name, it.join()));
     let failed: Vec<_> = ended.filter_map(|(name, ended)| ended.err().map(|_| name)).collect();
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// One test of several scenes.
+/// One test of several cases.
 macro_rules! at_once {
-    ($test:ident { $($scene:ident),* $(,)? }) => {
+    ($test:ident { $($case:ident),* $(,)? }) => {
         #[test]
         fn $test() {
-            $crate::quarantine::fixture::play(&[$((stringify!($scene), || Box::pin($scene()))),*]);
+            $crate::quarantine::fixture::run_at_once(&[$((stringify!($case), || Box::pin($case()))),*]);
         }
     };
 }

@@ -22,25 +22,25 @@ use super::{
 #[test]
 fn a_full_server_lets_holders_live_on_and_give_back_as_the_store_does() {
     on_every_flavour(Pace::Set, |server| {
-        let mut scene = Scene::new(server);
-        let [early, middle, late] = scene.callers();
-        let (writer, reader) = (scene.owner(middle, 2, false), scene.owner(middle, 3, true));
-        let others = [scene.owner(early, 1, false), scene.owner(late, 4, true)];
+        let mut fixture = Fixture::new(server);
+        let [early, middle, late] = fixture.callers();
+        let (writer, reader) = (fixture.owner(middle, 2, false), fixture.owner(middle, 3, true));
+        let others = [fixture.owner(early, 1, false), fixture.owner(late, 4, true)];
         let of_writer = [Act::Extend, Act::Yield, Act::Release].map(|act| (act, &writer));
         let of_reader = [Act::Extend, Act::Yield, Act::Release, Act::Ask].map(|act| (act, &reader));
         for (act, holder) in of_writer.into_iter().chain(of_reader) {
-            scene.clear();
-            scene.run([scene.ask(middle, holder)]);
+            fixture.clear();
+            fixture.run([fixture.ask(middle, holder)]);
             // The first of them is to have the lock before the holder, and the other one after it.
-            scene.run([scene.ask(early, &others[0]), scene.ask(late, &others[1])]);
+            fixture.run([fixture.ask(early, &others[0]), fixture.ask(late, &others[1])]);
             set_memory(server, 1);
-            scene.pass_ms(5);
-            scene.run([scene.act(act, middle, holder)]);
+            fixture.pass_ms(5);
+            fixture.run([fixture.act(act, middle, holder)]);
             // Whoever has it now holds it on and gives it back, until nobody is left.
             for (sender, next) in [(early, &others[0]), (middle, holder), (late, &others[1])] {
-                scene.run([
-                    scene.act(Act::Extend, sender, next),
-                    scene.act(Act::Release, sender, next),
+                fixture.run([
+                    fixture.act(Act::Extend, sender, next),
+                    fixture.act(Act::Release, sender, next),
                 ]);
             }
             set_memory(server, 0);
@@ -52,19 +52,19 @@ fn a_full_server_lets_holders_live_on_and_give_back_as_the_store_does() {
 #[test]
 fn a_release_that_leaves_few_readers_throws_out_the_dead_as_the_store_does() {
     on_every_flavour(Pace::Set, |server| {
-        let mut scene = Scene::new(server);
-        let [caller, ..] = scene.callers();
+        let mut fixture = Fixture::new(server);
+        let [caller, ..] = fixture.callers();
         for dead in 30..=35 {
-            scene.clear();
-            let last = scene.owner_for(caller, 1, true, 60_000);
+            fixture.clear();
+            let last = fixture.owner_for(caller, 1, true, 60_000);
             let readers: Vec<Owner> =
-                (0..dead).map(|number| scene.owner(caller, 2 + number, true)).collect();
-            let writer = scene.owner(caller, 100, false);
+                (0..dead).map(|number| fixture.owner(caller, 2 + number, true)).collect();
+            let writer = fixture.owner(caller, 100, false);
             let all = readers.iter().chain([&last, &writer]);
-            scene.run(all.map(|owner| scene.ask(caller, owner)).collect::<Vec<_>>());
-            scene.pass_ms(TTL_MS + 1);
-            scene.run([scene.act(Act::Release, caller, &last)]);
-            let left = scene.details().shares.len();
+            fixture.run(all.map(|owner| fixture.ask(caller, owner)).collect::<Vec<_>>());
+            fixture.pass_ms(TTL_MS + 1);
+            fixture.run([fixture.act(Act::Release, caller, &last)]);
+            let left = fixture.details().shares.len();
             assert_eq!(left, if dead <= 32 { 0 } else { dead as usize }, "of {dead}");
         }
     });
@@ -80,20 +80,20 @@ enum Act {
 }
 
 /// A server whose clock stands still, and the store.
-pub(super) struct Scene<'a> {
+pub(super) struct Fixture<'a> {
     trial: Trial<'a>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Fixture<'a> {
     pub(super) fn new(server: &'a Server) -> Self {
         let mut trial = Trial::new(server, Pace::Set, Memory::Enough);
         for caller in &mut trial.draw.callers {
             trial.events.listen(caller.client);
             caller.connection = trial.events.connection(caller.client);
         }
-        let mut scene = Self { trial };
-        scene.clear();
-        scene
+        let mut fixture = Self { trial };
+        fixture.clear();
+        fixture
     }
 
     /// Begins anew, with sessions and without locks.

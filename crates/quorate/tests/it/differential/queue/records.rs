@@ -10,29 +10,29 @@ use quorate_testkit::{Server, redis::cmd};
 use super::{
     super::{Pace, batch::Step, on_every_flavour},
     calls::{digits, fence_key},
-    directed::{Scene, TTL_MS},
+    directed::{Fixture, TTL_MS},
 };
 
 /// For the store nothing is there. So no script fails, and no fence goes back.
 #[test]
 fn what_is_no_record_is_taken_for_nothing() {
     on_every_flavour(Pace::Set, |server| {
-        let mut scene = Scene::new(server);
-        let [caller, ..] = scene.callers();
+        let mut fixture = Fixture::new(server);
+        let [caller, ..] = fixture.callers();
         for (odd, is_shared) in ODD.into_iter().flat_map(|odd| [(odd, false), (odd, true)]) {
             // A ticket that counts as it is, and one that is too early.
-            for ticket in [scene.ticket(1), 7] {
-                scene.clear();
-                plant(server, &scene, odd);
+            for ticket in [fixture.ticket(1), 7] {
+                fixture.clear();
+                plant(server, &fixture, odd);
                 let place = Position { ticket, ttl_ms: TTL_MS, client: caller.client };
                 let owner = if is_shared { place.shared_owner(1) } else { place.owner(1) };
-                scene.run([inspect(&scene), scene.ask(caller, &owner)]);
+                fixture.run([inspect(&fixture), fixture.ask(caller, &owner)]);
             }
-            scene.clear();
-            plant(server, &scene, odd);
-            let owner = scene.owner(caller, 1, is_shared);
-            let fence = Fence::new(scene.ticket(1));
-            scene.run([Step::Ask(extend(&scene, caller, &owner, fence))]);
+            fixture.clear();
+            plant(server, &fixture, odd);
+            let owner = fixture.owner(caller, 1, is_shared);
+            let fence = Fence::new(fixture.ticket(1));
+            fixture.run([Step::Ask(extend(&fixture, caller, &owner, fence))]);
         }
     });
 }
@@ -42,28 +42,28 @@ fn what_is_no_record_is_taken_for_nothing() {
 fn a_lock_whose_record_was_spoiled_is_held_and_handed_on() {
     on_every_flavour(Pace::Set, |server| {
         for odd in ODD {
-            let mut scene = Scene::new(server);
-            let [caller, other, _] = scene.callers();
-            let (holder, next) = (scene.owner(caller, 1, false), scene.owner(other, 2, false));
-            let fence = Fence::new(scene.ticket(1));
-            scene.run([scene.ask(caller, &holder)]);
-            plant(server, &scene, odd);
+            let mut fixture = Fixture::new(server);
+            let [caller, other, _] = fixture.callers();
+            let (holder, next) = (fixture.owner(caller, 1, false), fixture.owner(other, 2, false));
+            let fence = Fence::new(fixture.ticket(1));
+            fixture.run([fixture.ask(caller, &holder)]);
+            plant(server, &fixture, odd);
             let again = Reply::Granted { fence: Fence::ZERO, is_earlier: false };
-            assert_eq!(answer(&mut scene, |it| it.ask(caller, &holder)), again, "{odd}");
-            let told = answer(&mut scene, inspect);
+            assert_eq!(answer(&mut fixture, |it| it.ask(caller, &holder)), again, "{odd}");
+            let told = answer(&mut fixture, inspect);
             assert!(matches!(told, Reply::Inspected(told) if told.fence.is_none()), "{odd}");
-            let queued = answer(&mut scene, |it| it.ask(other, &next));
+            let queued = answer(&mut fixture, |it| it.ask(other, &next));
             assert!(matches!(queued, Reply::Queued { fence: Fence::ZERO, .. }), "{queued:?}");
-            let yielded = scene.answer(release(&scene, &holder, Some((fence, caller))));
+            let yielded = fixture.answer(release(&fixture, &holder, Some((fence, caller))));
             assert_eq!(yielded, Reply::Released { is_ours: false }, "{odd}");
-            let extended = scene.answer(extend(&scene, caller, &holder, fence));
+            let extended = fixture.answer(extend(&fixture, caller, &holder, fence));
             assert_eq!(extended, Reply::ExtendedLeases([Extended::Renewed(fence)].into()));
-            assert_eq!(stored(server, &scene), Some(fence), "the extension puts it right");
+            assert_eq!(stored(server, &fixture), Some(fence), "the extension puts it right");
 
-            plant(server, &scene, odd);
-            let released = scene.answer(release(&scene, &holder, None));
+            plant(server, &fixture, odd);
+            let released = fixture.answer(release(&fixture, &holder, None));
             assert_eq!(released, Reply::Released { is_ours: true });
-            assert_eq!(stored(server, &scene), Some(Fence::new(scene.ticket(2))), "{odd}");
+            assert_eq!(stored(server, &fixture), Some(Fence::new(fixture.ticket(2))), "{odd}");
         }
     });
 }
@@ -72,57 +72,57 @@ fn a_lock_whose_record_was_spoiled_is_held_and_handed_on() {
 #[test]
 fn digits_behind_a_fence_do_not_spoil_it() {
     on_every_flavour(Pace::Set, |server| {
-        let mut scene = Scene::new(server);
-        let [caller, ..] = scene.callers();
+        let mut fixture = Fixture::new(server);
+        let [caller, ..] = fixture.callers();
         for behind in ["12", &"9".repeat(16), &"9".repeat(400)] {
-            scene.clear();
-            let fence = Fence::new(scene.ticket(9));
-            plant(server, &scene, &format!("{:016}{behind}", fence.get()));
-            let told = answer(&mut scene, inspect);
+            fixture.clear();
+            let fence = Fence::new(fixture.ticket(9));
+            plant(server, &fixture, &format!("{:016}{behind}", fence.get()));
+            let told = answer(&mut fixture, inspect);
             let Reply::Inspected(told) = told else { panic!("{told:?}") };
             assert_eq!(told.fence.map(|it| it.fence), Some(fence), "{behind}");
-            let owner = scene.owner(caller, 1, false);
+            let owner = fixture.owner(caller, 1, false);
             let granted = Reply::Granted { fence: fence.next(), is_earlier: false };
-            assert_eq!(answer(&mut scene, |it| it.ask(caller, &owner)), granted, "{behind}");
-            plant(server, &scene, &format!("{:016}{behind}", fence.get()));
-            let extended = scene.answer(extend(&scene, caller, &owner, fence));
+            assert_eq!(answer(&mut fixture, |it| it.ask(caller, &owner)), granted, "{behind}");
+            plant(server, &fixture, &format!("{:016}{behind}", fence.get()));
+            let extended = fixture.answer(extend(&fixture, caller, &owner, fence));
             assert_eq!(extended, Reply::ExtendedLeases([Extended::Renewed(fence)].into()));
         }
     });
 }
 
-fn plant(server: &Server, scene: &Scene<'_>, record: &str) {
+fn plant(server: &Server, fixture: &Fixture<'_>, record: &str) {
     let mut set = cmd("SET");
-    set.arg(fence_key(scene.name())).arg(record).arg("PX").arg(SLACK_US);
+    set.arg(fence_key(fixture.name())).arg(record).arg("PX").arg(SLACK_US);
     set.exec(&mut server.connection()).expect("it is stored");
 }
 
 /// The fence that is stored, if it is a new one.
-fn stored(server: &Server, scene: &Scene<'_>) -> Option<Fence> {
-    digits(&server.get(fence_key(scene.name()))?).map(Fence::new)
+fn stored(server: &Server, fixture: &Fixture<'_>) -> Option<Fence> {
+    digits(&server.get(fence_key(fixture.name()))?).map(Fence::new)
 }
 
 /// What the server alone answers.
-fn answer(scene: &mut Scene<'_>, step: impl FnOnce(&Scene<'_>) -> Step) -> Reply {
-    match step(scene) {
-        Step::Ask(command) => scene.answer(command),
+fn answer(fixture: &mut Fixture<'_>, step: impl FnOnce(&Fixture<'_>) -> Step) -> Reply {
+    match step(fixture) {
+        Step::Ask(command) => fixture.answer(command),
         other => panic!("{other:?} has no answer"),
     }
 }
 
-fn inspect(scene: &Scene<'_>) -> Step {
-    Step::Ask(Command::Inspect { name: scene.name().clone(), shown: 9 })
+fn inspect(fixture: &Fixture<'_>) -> Step {
+    Step::Ask(Command::Inspect { name: fixture.name().clone(), shown: 9 })
 }
 
-fn extend(scene: &Scene<'_>, sender: Sender, owner: &Owner, fence: Fence) -> Command {
-    let (name, owner) = (scene.name().clone(), owner.clone());
+fn extend(fixture: &Fixture<'_>, sender: Sender, owner: &Owner, fence: Fence) -> Command {
+    let (name, owner) = (fixture.name().clone(), owner.clone());
     let entry = Extend { name, owner, fence, ttl_ms: TTL_MS, may_heal: true };
     Command::Extend { sender, entries: [entry].into() }
 }
 
-fn release(scene: &Scene<'_>, owner: &Owner, yields: Option<(Fence, Sender)>) -> Command {
+fn release(fixture: &Fixture<'_>, owner: &Owner, yields: Option<(Fence, Sender)>) -> Command {
     let yields = yields.map(|(fence, sender)| Yield { fence, sender });
-    Command::Release { name: scene.name().clone(), owner: owner.clone(), yields }
+    Command::Release { name: fixture.name().clone(), owner: owner.clone(), yields }
 }
 
 /// Less than any fence, or more; too short, or no number to everybody.

@@ -10,7 +10,7 @@ use quorate_testkit::{Server, redis::cmd};
 
 use super::{
     super::{Pace, on_every_flavour},
-    directed::{Scene, TTL_MS, set_memory},
+    directed::{Fixture, TTL_MS, set_memory},
 };
 
 /// A full server refuses a script that stores something before it has deleted or prolonged
@@ -18,29 +18,30 @@ use super::{
 #[test]
 fn a_lease_that_a_full_server_cannot_store_leaves_the_others_alone() {
     on_every_flavour(Pace::Set, |server| {
-        let mut scene = Scene::new(server);
-        let [caller, ..] = scene.callers();
-        let [held, raised, free] = scene.names();
-        let holder = scene.owner(caller, 1, false);
-        let fence = fence_of(1, &scene);
+        let mut fixture = Fixture::new(server);
+        let [caller, ..] = fixture.callers();
+        let [held, raised, free] = fixture.names();
+        let holder = fixture.owner(caller, 1, false);
+        let fence = fence_of(1, &fixture);
         for locked in [&held, &raised] {
-            scene.run([scene.ask_for(locked, caller, &holder)]);
+            fixture.run([fixture.ask_for(locked, caller, &holder)]);
         }
-        let [gone, gone_reader] = [false, true].map(|is_shared| scene.owner(caller, 2, is_shared));
+        let [gone, gone_reader] =
+            [false, true].map(|is_shared| fixture.owner(caller, 2, is_shared));
         let lives_on = extend(&held, &holder, fence, 2 * TTL_MS, false);
         for refused in [
             extend(&free, &gone, fence, TTL_MS, true),
             extend(&free, &gone_reader, fence, TTL_MS, true),
         ] {
             set_memory(server, 1);
-            let fates = extended(&mut scene, caller, &[refused.clone(), lives_on.clone()]);
+            let fates = extended(&mut fixture, caller, &[refused.clone(), lives_on.clone()]);
             assert_eq!(fates, [Extended::Failed, Extended::Renewed(fence)], "{refused:?}");
             set_memory(server, 0);
         }
         // A larger fence of a key that is there needs no new key.
         set_memory(server, 1);
         let larger = extend(&raised, &holder, fence.next(), 1, false);
-        let fates = extended(&mut scene, caller, &[larger, lives_on]);
+        let fates = extended(&mut fixture, caller, &[larger, lives_on]);
         assert_eq!(fates, [Extended::Renewed(fence.next()), Extended::Renewed(fence)]);
         set_memory(server, 0);
     });
@@ -49,16 +50,16 @@ fn a_lease_that_a_full_server_cannot_store_leaves_the_others_alone() {
 #[test]
 fn a_server_that_refuses_all_writes_still_tells_which_leases_are_gone() {
     on_every_flavour(Pace::Set, |server| {
-        let mut scene = Scene::new(server);
-        let [caller, other, _] = scene.callers();
-        let [held, shared, lost] = scene.names();
-        let [holder, reader] = [false, true].map(|is_shared| scene.owner(caller, 1, is_shared));
-        let stranger = scene.owner(other, 2, false);
-        let (fence, others) = (fence_of(1, &scene), fence_of(2, &scene));
-        scene.run([
-            scene.ask_for(&held, caller, &holder),
-            scene.ask_for(&shared, caller, &reader),
-            scene.ask_for(&lost, other, &stranger),
+        let mut fixture = Fixture::new(server);
+        let [caller, other, _] = fixture.callers();
+        let [held, shared, lost] = fixture.names();
+        let [holder, reader] = [false, true].map(|is_shared| fixture.owner(caller, 1, is_shared));
+        let stranger = fixture.owner(other, 2, false);
+        let (fence, others) = (fence_of(1, &fixture), fence_of(2, &fixture));
+        fixture.run([
+            fixture.ask_for(&held, caller, &holder),
+            fixture.ask_for(&shared, caller, &reader),
+            fixture.ask_for(&lost, other, &stranger),
         ]);
         refuse_writes(server, true);
         let free = Name::parse("free", "").expect("a name");
@@ -70,7 +71,7 @@ fn a_server_that_refuses_all_writes_still_tells_which_leases_are_gone() {
             extend(&lost, &holder, fence, TTL_MS, true),
         ];
         let failed = Extended::Failed;
-        let fates = extended(&mut scene, caller, &entries);
+        let fates = extended(&mut fixture, caller, &entries);
         assert_eq!(fates, [failed, failed, failed, failed, Extended::Refused(others)]);
 
         let prolong = |name: &Name, owner: &Owner, ttl_ms| KeyExtension {
@@ -87,22 +88,22 @@ fn a_server_that_refuses_all_writes_still_tells_which_leases_are_gone() {
         let command = Command::ExtendKeys { entries: entries.into(), sender: Some(caller) };
         let fates =
             [ExtendedKey::Failed, ExtendedKey::Renewed, ExtendedKey::Absent, ExtendedKey::NotOwner];
-        assert_eq!(scene.answer(command), Reply::ExtendedKeys(fates.into()));
+        assert_eq!(fixture.answer(command), Reply::ExtendedKeys(fates.into()));
         refuse_writes(server, false);
     });
 }
 
 /// The fence of the first grant to the owner with this number.
-fn fence_of(number: u64, scene: &Scene<'_>) -> Fence {
-    Fence::new(scene.ticket(number))
+fn fence_of(number: u64, fixture: &Fixture<'_>) -> Fence {
+    Fence::new(fixture.ticket(number))
 }
 
 fn extend(name: &Name, owner: &Owner, fence: Fence, ttl_ms: u64, may_heal: bool) -> Extend {
     Extend { name: name.clone(), owner: owner.clone(), fence, ttl_ms, may_heal }
 }
 
-fn extended(scene: &mut Scene<'_>, sender: Sender, entries: &[Extend]) -> Vec<Extended> {
-    match scene.answer(Command::Extend { sender, entries: entries.into() }) {
+fn extended(fixture: &mut Fixture<'_>, sender: Sender, entries: &[Extend]) -> Vec<Extended> {
+    match fixture.answer(Command::Extend { sender, entries: entries.into() }) {
         Reply::ExtendedLeases(fates) => fates.into(),
         other => panic!("{other:?}"),
     }
