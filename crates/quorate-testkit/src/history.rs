@@ -74,7 +74,7 @@ impl Moment {
         Self(seconds * 1_000_000_000 + nanos)
     }
 
-    /// So many nanoseconds after the machine has booted.
+    /// This many nanoseconds after the boot of the machine.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)

@@ -1,8 +1,8 @@
 //! Ports on 127.0.0.1 that no two servers or proxies of one test process share.
 //!
-//! Responsible for choosing a free port and for not handing it out a second time while its owner
-//! is alive, even if nothing listens on it at the moment (a killed server, a refusing proxy).
-//! Other processes can still take such a port; whoever listens again has to handle that.
+//! Responsible for choosing a free port and for not leasing it a second time while its owner
+//! exists, even if nothing listens on it at the moment (a killed server, a refusing proxy). Other
+//! processes can still take such a port; the owner has to handle that when it listens again.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};
@@ -20,7 +20,7 @@ impl PortLease {
         Self::listening().0
     }
 
-    /// A port with a listener on it, for those who can keep the listener.
+    /// A port with a listener on it, for owners that can keep the listener.
     pub(crate) fn listening() -> (Self, TcpListener) {
         // Listeners on ports that are leased already stay open until the end of the loop, so that
         // the system does not offer the same port again.
@@ -36,7 +36,7 @@ impl PortLease {
         }
     }
 
-    /// A port that is known to be somebody else's, for testing what happens then.
+    /// A port that another process is known to use, for tests of that case.
     #[cfg(test)]
     pub(crate) fn of_another(port: u16) -> Self {
         Self { port }

@@ -30,8 +30,8 @@ use crate::ports::PortLease;
 /// the kernel ends the server with it (where `setpriv` of util-linux is installed).
 #[derive(Debug)]
 pub struct Server {
-    // Dropped in this order: the process has to end before its folder goes and its port is leased
-    // to somebody else.
+    // Dropped in this order: the process has to end before its folder is removed and its port is
+    // leased to another server.
     process: Mutex<Option<Process>>,
     clock: Option<Clock>,
     folder: Folder,
@@ -196,7 +196,7 @@ impl Server {
         Self::start_on(settings, PortLease::any_free)
     }
 
-    /// Only a port that somebody else took between choosing and listening is worth another try.
+    /// Only a port that another process took between choosing and listening is worth another try.
     fn start_on(settings: ServerBuilder, mut choose_port: impl FnMut() -> PortLease) -> Self {
         let folder = Folder::create();
         let clock = settings.own_clock.then(|| Clock::create(&folder.clock()));

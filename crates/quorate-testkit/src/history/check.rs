@@ -27,7 +27,7 @@ pub enum Until {
 pub enum Promise {
     /// No two claims of one lock overlap, unless both are readers or entries of one identity.
     Exclusion,
-    /// Fences grow with every holder, and do not shrink among those who hold a lock together.
+    /// Fences grow with every holder, and do not shrink among shared holders.
     Fence,
     /// No more permits of a semaphore are held than the largest number that a holder says.
     Permits,

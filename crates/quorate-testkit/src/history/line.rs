@@ -16,7 +16,7 @@ pub(super) struct Line {
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Event {
-    /// For so many locks, if it asks for a set.
+    /// The number of locks, if it asks for a set.
     Asked {
         client: String,
         lock: String,
@@ -41,7 +41,7 @@ pub(super) enum Event {
 }
 
 impl Line {
-    /// With the line break.
+    /// With a line break.
     pub(super) fn text(&self) -> String {
         let Self { id, at, event } = self;
         let event = match event {

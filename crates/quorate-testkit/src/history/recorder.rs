@@ -72,8 +72,8 @@ impl Recorder {
         self.begin(client, lock, how, None)
     }
 
-    /// The client begins to ask for so many locks, to hold all of them or none. Which ones they are
-    /// may be open until they are [acquired](Request::acquired_all).
+    /// The client begins to ask for this number of locks, to hold all of them or none. Which ones
+    /// they are may be open until they are [acquired](Request::acquired_all).
     ///
     /// # Panics
     ///

@@ -64,8 +64,8 @@ impl Report {
         &self.by_client
     }
 
-    /// The claims of the client with most, by those of the client with fewest: 1 is even, infinite
-    /// that somebody who asked got nothing. Not a number if nobody asked.
+    /// The most claims of a client, divided by the fewest claims of a client. 1 is even; infinity
+    /// means that a client asked and acquired nothing. Not a number if no client asked.
     #[must_use]
     pub fn unevenness(&self) -> f64 {
         let counts = || self.by_client.values().map(|share| share.claims);

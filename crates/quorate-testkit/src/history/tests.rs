@@ -259,7 +259,7 @@ fn shares_and_waits_are_told() {
     history.in_vain.push(Wait { client, lock, how, size, asked_at, gave_up_at });
     let report = history.report();
     assert_eq!(report.longest_wait(), nanos(99), "also in vain");
-    assert!(report.unevenness().is_infinite(), "one who asked got nothing");
+    assert!(report.unevenness().is_infinite(), "a client that asked acquired nothing");
     let shown = report.to_string();
     assert!(
         shown.starts_with("4 claims, most by fewest inf, longest wait 99ns\n  a: 3"),

@@ -17,7 +17,7 @@ use crate::{
     history::{History, Moment, Recorder},
 };
 
-/// Children with names that run until they are told to stop, or killed.
+/// Children with names that run until they must stop, or are killed.
 #[derive(Debug)]
 pub struct Contenders {
     folder: Option<tempfile::TempDir>,
@@ -155,7 +155,7 @@ impl Contenders {
         times[0]
     }
 
-    /// Tells all children to stop, waits until each ends with success, and returns what happened.
+    /// Makes all children stop, waits until each ends with success, and returns what happened.
     ///
     /// # Panics
     ///

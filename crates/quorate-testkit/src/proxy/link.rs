@@ -155,7 +155,7 @@ fn connect(server: SocketAddr) -> Option<TcpStream> {
 fn prepare(socket: &TcpStream) {
     socket.set_nonblocking(true).expect("an open socket can be made non-blocking");
     // Small messages are the rule here, and the only delay is to be the one asked for.
-    socket.set_nodelay(true).expect("an open socket can be told not to wait for more");
+    socket.set_nodelay(true).expect("an open socket accepts the option");
 }
 
 /// The server is on the same machine: it accepts or refuses at once.

@@ -49,7 +49,7 @@ impl Relay {
             for (index, side, flags) in found.on_links {
                 self.links[index].notice(side, flags);
             }
-            // Before the commands: whoever connected before a call is subject to that call.
+            // Before the commands: a call affects every connection that was made before it.
             self.accept_all();
             if found.woken {
                 // Commands are counted in the channel; here only the signal is to go away.

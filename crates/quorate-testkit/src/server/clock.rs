@@ -16,12 +16,12 @@ use tempfile::TempDir;
 
 /// The wall clock of one server; see [`Server::clock`](super::Server::clock).
 ///
-/// It runs and is right until it is told otherwise. What measures spans of time in the server, such
-/// as its timers, goes on whatever this clock shows.
+/// It runs and is right until the test sets it. Timers and other measurements of spans of time in
+/// the server do not depend on it.
 ///
-/// Redis sees every change at once. Valkey 9 looks at the clock once in a millisecond and counts on
-/// by itself in between: wait until [`Server::time_us`](super::Server::time_us) has changed. While
-/// the clock stands still, Valkey's microseconds begin again and again; the millisecond is right.
+/// Redis notices every change at once. Valkey 9 reads the clock once in a millisecond and counts by
+/// itself in between: wait until [`Server::time_us`](super::Server::time_us) has changed. While the
+/// clock stands still, Valkey's microseconds begin again and again; the millisecond is right.
 #[derive(Debug)]
 pub struct Clock {
     file: File,
@@ -36,7 +36,7 @@ struct Reading {
 }
 
 impl Clock {
-    /// A clock whose reading is told through a file at `path`.
+    /// A clock that reads its time from a file at `path`.
     pub(super) fn create(path: &Path) -> Self {
         let file = File::create_new(path).expect("a file for the server's clock");
         let clock = Self { file, reading: Mutex::new(Reading { ahead: 0, stopped_at: None }) };

@@ -32,7 +32,7 @@ impl Folder {
         self.path("redis.sock")
     }
 
-    /// What tells the server the time.
+    /// The file from which the server reads the time.
     pub(super) fn clock(&self) -> PathBuf {
         self.path("clock")
     }

@@ -147,7 +147,7 @@ fn wait_until_ready(
 enum Answer {
     #[expect(dead_code, reason = "read by Debug, for the message of a failed test")]
     None(String),
-    /// Somebody answers but will not say who, because the test's own directives keep it from us.
+    /// A process answers, but the directives of the test do not let us read which one.
     Denied,
     /// The process that answers. It can be another one than ours: one that took the port first,
     /// until ours notices and ends.
@@ -179,7 +179,7 @@ fn tail(log: &str) -> String {
 }
 
 const READY_WITHIN: Duration = Duration::from_secs(10);
-/// Short, because whoever took the port first may well not answer at all.
+/// Short, because the process that took the port first may not answer at all.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(250);
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(2);
 const TAIL_LINES: usize = 20;

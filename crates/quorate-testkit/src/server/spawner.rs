@@ -58,7 +58,7 @@ fn start_thread() -> Sender<Request> {
 
 fn serve(requests: &Receiver<Request>) {
     for Request { mut command, reply } in requests {
-        // Whoever asked waits for the answer, so it always arrives.
+        // The caller waits for the answer, so it always arrives.
         let _ = reply.send(command.spawn());
     }
 }

@@ -48,8 +48,8 @@ fn a_lease_goes_from_one_client_to_another_on_a_server() {
     assert!(server.lock_keys().is_empty());
 }
 
-/// Whoever has just begun does not know yet that the third one will never answer, and a lease does
-/// not last until it does.
+/// A new client does not know yet that the third node never answers, and the lease expires before
+/// it learns that.
 #[test]
 fn a_node_that_accepts_and_is_silent_does_not_cost_a_short_lease() {
     let servers = Server::start_many(2);
@@ -144,7 +144,7 @@ async fn a_lease_that_has_ended_cannot_be_adopted() {
     pass(TTL + TICK).await;
     assert_eq!(lost_reason(fixture.client.adopt(&lease).await), LostReason::Gone);
 
-    // Not even if somebody else has the lock now, whose lease it must not touch.
+    // Not even if another owner holds the lock now: its lease must not be touched.
     let guard = fixture.other().mutex(NAME).no_renew().lock().await.unwrap();
     let left = guard.remaining();
     assert_eq!(lost_reason(fixture.client.adopt(&lease).await), LostReason::Gone);

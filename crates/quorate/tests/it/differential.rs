@@ -1,12 +1,13 @@
 //! The scripts on real servers against the core's store: the same commands, the same replies.
 //!
-//! Time is the difficulty: the store is told it, the server reads its own. So a batch of commands
-//! is sent in one piece between two questions for the time. If both give the same millisecond, all
-//! of the batch ran in it, and the store is told that very millisecond. Other batches are dropped,
-//! and both sides start empty again.
+//! Time is the difficulty: the store gets it as an argument, the server reads its own clock. So a
+//! batch of commands is sent in one piece between two reads of the server's time. If both reads
+//! return the same millisecond, the whole batch ran in it, and the store gets that millisecond.
+//! Other batches are dropped, and both sides start empty again.
 //!
 //! The same is done with servers whose clocks stand still and are set between batches, so that days
-//! pass, too: often to the very millisecond in which something ends, or one beside it.
+//! pass as well. The clocks are often set to the millisecond in which something expires, or to one
+//! next to it.
 
 mod batch;
 mod quarantine;

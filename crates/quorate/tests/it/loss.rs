@@ -1,4 +1,4 @@
-//! A lock that is lost: when that is told, to whom, and what becomes of the work.
+//! A lost lock: when the loss is reported, to which callers, and what happens to the work.
 
 mod deadlines;
 mod majority;

@@ -47,7 +47,7 @@ macro_rules! in_both_modes {
 /// How clients wait, and what they store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Mode {
-    /// In line, with fences: what users get.
+    /// The default mode: with a queue and fences.
     Line,
     /// As Redlock says.
     Classic,

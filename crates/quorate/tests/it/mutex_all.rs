@@ -34,7 +34,7 @@ fn waiting(set: MutexAll) -> JoinHandle<GuardAll> {
     tokio::spawn(async move { set.lock().await.expect("its turn comes") })
 }
 
-/// Waits until so many owners wait for a lock. Without a queue nobody can tell.
+/// Waits until this many owners wait for a lock. Without a queue their number is unknown.
 async fn wait_until_queued(fixture: &Fixture, client: &Client, name: &str, count: u64) {
     while fixture.mode() == Mode::Line {
         let report = client.inspect(name).await.expect("the nodes tell");

@@ -1,4 +1,4 @@
-//! What an observer is told, and what the adapters make of it.
+//! The events of an observer, and what the adapters make of them.
 
 mod callbacks;
 mod debug;

@@ -1,4 +1,4 @@
-//! The restart guard on real servers: a node that may have forgotten does not vote.
+//! Quarantine on real servers: a node that may have lost data does not vote.
 
 #[macro_use]
 mod fixture;

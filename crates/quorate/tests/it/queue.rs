@@ -1,4 +1,4 @@
-//! What the default mode adds: waiting in line, hand-off, and fences.
+//! What the default mode adds: the queue, hand-off, and fences.
 
 /// Makes tests of bodies in the default mode, on nodes in memory and on real servers.
 macro_rules! in_line {

@@ -30,7 +30,7 @@ async fn enter(client: &Client, identity: &str) -> Guard {
     take(entry(client, identity)).await
 }
 
-/// The same, when every node has the entry: whoever joins it then has its fence.
+/// The same, when every node has the entry: an entry that joins it then has its fence.
 async fn enter_everywhere(fixture: &Fixture, client: &Client, identity: &str) -> Guard {
     let guard = enter(client, identity).await;
     fixture.wait_until_only("a", fixture.all());
@@ -46,7 +46,7 @@ async fn is_taken(mutex: Mutex) -> bool {
     mutex.try_lock().await.expect("every node answers").is_none()
 }
 
-/// Whoever is not of the identity is kept out, however it asks.
+/// Owners of other identities are rejected, however they ask.
 async fn assert_others_are_kept_out(client: &Client) {
     assert!(is_taken(entry(client, "another")).await, "another identity");
     assert!(is_taken(client.mutex("a")).await, "one without an identity");
@@ -57,20 +57,20 @@ async fn assert_others_are_kept_out(client: &Client) {
 
 type Waiter = JoinHandle<Result<Guard, LockError>>;
 
-/// One who waits, when so many stand in line on every node.
+/// A waiter, as soon as this many owners wait on every node.
 async fn waiting(fixture: &Fixture, client: &Client, mutex: Mutex, total: u64) -> Waiter {
     let waiter = tokio::spawn(async move { mutex.lock().await });
     told(fixture, client, |report| report.waiting_total == total).await;
     waiter
 }
 
-/// What a waiter has got: it is told by the node, long before it would ask again.
+/// The guard of a waiter: the node notifies it, long before it would ask again.
 async fn won(waiter: Waiter) -> Guard {
-    let won = tokio::time::timeout(SOON, waiter).await.expect("it is told at once");
+    let won = tokio::time::timeout(SOON, waiter).await.expect("it is notified at once");
     won.expect("no panic").expect("the lock is free")
 }
 
-/// What is told about the lock, as soon as that is so.
+/// The report about the lock, as soon as it is as expected.
 async fn told(
     fixture: &Fixture,
     client: &Client,
@@ -87,7 +87,8 @@ async fn told(
     }
 }
 
-/// Waits until so many hold the lock on every node. Undoing goes on after the caller was told.
+/// Waits until this many entries hold the lock on every node. Undoing goes on after the caller has
+/// its answer.
 async fn wait_until_entered(fixture: &Fixture, client: &Client, times: usize) {
     told(fixture, client, |report| {
         report.votes == fixture.len() && report.shared_with.len() + 1 == times
@@ -95,5 +96,5 @@ async fn wait_until_entered(fixture: &Fixture, client: &Client, times: usize) {
     .await;
 }
 
-/// Well below a third of the ttl, after which whoever waits asks again.
+/// Well below a third of the ttl, after which a waiter asks again.
 const SOON: Duration = Duration::from_secs(6);

@@ -26,7 +26,7 @@ fn jobs(client: &Client, permits: u32) -> Semaphore {
     client.semaphore("jobs", permits)
 }
 
-/// Takes so many permits that are free.
+/// Acquires this many permits, which are free.
 async fn take(semaphore: &Semaphore, count: usize) -> Vec<Permit> {
     let mut guards = Vec::new();
     for _ in 0..count {
@@ -47,8 +47,8 @@ fn all_names(permits: &Permits) -> Vec<String> {
     permits.guards().iter().map(|guard| guard.name().to_owned()).collect()
 }
 
-/// Waits until somebody is the first in line and waits for each of the permits, and so many wait
-/// behind it. In classic mode nobody can tell how many wait.
+/// Waits until the first waiter waits for each of the permits, and this many wait behind it. In
+/// classic mode the number of waiters is unknown.
 async fn wait_for_line(fixture: &Fixture, client: &Client, permits: u32, behind: u64) {
     let is_line = fixture.mode() == Mode::Line;
     loop {
@@ -93,7 +93,7 @@ fn wait_until_held_are(fixture: &Fixture, wanted: &[String]) {
             && wanted.iter().all(|name| votes(name) >= majority(fixture.len()))
     });
     for server in fixture.servers() {
-        eventually("nobody stands in line", PATIENCE, || {
+        eventually("the queues are empty", PATIENCE, || {
             !server.keys().iter().any(|key| key.starts_with(b"quorate:q:"))
         });
     }

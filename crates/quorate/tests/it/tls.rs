@@ -1,4 +1,4 @@
-//! `rediss://`: what is trusted and what is not, and what the caller is told about it.
+//! `rediss://`: what is trusted and what is not, and the errors of the caller.
 
 mod certificates;
 mod refusals;

@@ -32,8 +32,8 @@ async fn so_does_one_of_five_nodes() {
     }
 }
 
-/// Polls that often, drops what came of it, and looks for keys. Somebody who waits to write has the
-/// lock then. True if the call was over by then.
+/// Polls the call this often, drops it, and checks the keys. A waiting writer then acquires the
+/// lock. Returns true if the call had already ended.
 async fn drop_after(polls: usize, behaviours: &[Behaviour], is_back_before: bool) -> bool {
     let fixture = Fixture::new(&vec![Behaviour::Answer; behaviours.len()]);
     let writer = fixture.client.rwlock(NAME).write().await.expect("nobody has it");

@@ -33,7 +33,7 @@ enum Nodes {
     Local(Arc<Folder>),
 }
 
-/// Runs a body on so many nodes in memory.
+/// Runs a body on each of these numbers of nodes in memory.
 pub(crate) fn on_memory(numbers: &[usize], body: impl AsyncFn(&Fixture)) {
     run_on_memory(numbers, Mode::Line, body);
 }
@@ -43,7 +43,7 @@ pub(crate) fn on_memory_in_classic_mode(numbers: &[usize], body: impl AsyncFn(&F
     run_on_memory(&ends(numbers), Mode::Classic, body);
 }
 
-/// Runs a body on so many real servers, which are empty each time.
+/// Runs a body on each of these numbers of real servers, which are empty each time.
 pub(crate) fn on_servers(numbers: &[usize], body: impl AsyncFn(&Fixture)) {
     run_on_servers(numbers, Mode::Line, body);
 }
@@ -53,7 +53,8 @@ pub(crate) fn on_servers_in_classic_mode(numbers: &[usize], body: impl AsyncFn(&
     run_on_servers(&ends(numbers), Mode::Classic, body);
 }
 
-/// Runs a body on so many real servers in the default mode, and on some in classic mode.
+/// Runs a body on each of these numbers of real servers in the default mode, and on some in classic
+/// mode.
 pub(crate) fn on_servers_in_both_modes(numbers: &[usize], body: impl AsyncFn(&Fixture)) {
     run_on_servers(numbers, Mode::Line, &body);
     run_on_servers(&ends(numbers), Mode::Classic, &body);
@@ -114,7 +115,7 @@ fn run(fixture: &Fixture, body: &impl AsyncFn(&Fixture)) {
         .enable_all()
         .build()
         .expect("a runtime");
-    // A lock that is never given back would be waited for without end.
+    // A test that waits for a lock that is never released would wait forever.
     let in_time = runtime.block_on(async { tokio::time::timeout(BODY_MAX, body(fixture)).await });
     assert!(in_time.is_ok(), "not done within {BODY_MAX:?}");
 }
@@ -134,7 +135,7 @@ impl Fixture {
         client
     }
 
-    /// The same nodes, empty and without the restart guard: for what happens when it is off.
+    /// The same nodes, empty and without quarantine.
     pub(crate) fn unprotected(&self) -> Self {
         self.servers().iter().for_each(Server::flush_all);
         Self { nodes: self.nodes.clone(), has_quarantine: false, ..*self }
@@ -205,7 +206,7 @@ impl Fixture {
         }
     }
 
-    /// Deletes every key of one node behind everybody's back, and behind the restart guard's.
+    /// Deletes every key of one node. No client notices it, and the node is not quarantined.
     pub(crate) fn forget(&self, node: usize) {
         match &self.nodes {
             Nodes::Memory(nodes) => nodes.forget(node),
@@ -281,7 +282,7 @@ pub(crate) async fn take(mutex: Mutex) -> Guard {
     mutex.lock_timeout(PATIENCE).await.expect("the lock is free")
 }
 
-/// Who has the lock, as somebody who wants it is told.
+/// The holder of the lock, as an attempt to acquire it reports it.
 pub(crate) async fn holder(client: &Client, name: &str) -> Holder {
     let started = Instant::now();
     loop {
@@ -290,10 +291,10 @@ pub(crate) async fn holder(client: &Client, name: &str) -> Holder {
             // A call without any time waits for no session that went with a node's keys, and not
             // for as long as a busy machine may take.
             Err(LockError::NoQuorum { nodes, .. }) => {
-                assert!(started.elapsed() < PATIENCE, "somebody holds {name:?}, but: {nodes:?}");
+                assert!(started.elapsed() < PATIENCE, "{name:?} is held, but: {nodes:?}");
                 tokio::task::yield_now().await;
             }
-            other => panic!("somebody holds {name:?}, but: {other:?}"),
+            other => panic!("{name:?} is held, but: {other:?}"),
         }
     }
 }

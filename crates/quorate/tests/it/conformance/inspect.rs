@@ -1,4 +1,4 @@
-//! What people are told about locks: who holds them, since when, and who waits.
+//! Reports about locks: their holders, since when they hold, and who waits.
 
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ async fn the_holder_is_told(fixture: &Fixture) {
     }
     for server in fixture.servers() {
         let owner = String::from_utf8(server.get("a").expect("alice's")).expect("it is text");
-        assert!(!format!("{report:?}{report}").contains(&owner), "whoever knows it can release");
+        assert!(!format!("{report:?}{report}").contains(&owner), "it would allow a release");
     }
     let own = alice.inspect("a").await.expect("every node answers");
     assert!(own.holder.expect("alice").is_this_client);
@@ -75,7 +75,7 @@ async fn the_holder_is_told(fixture: &Fixture) {
     assert_eq!(bob.locks("").await.expect("every node answers").locks, []);
 }
 
-/// Also if what Quorate knows of an earlier holder is still there.
+/// This holds even while the record of an earlier Quorate holder exists.
 async fn a_foreign_holder_is_told_from_ours(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     take(client.mutex("a")).await.release().await.expect("it is held");
@@ -135,7 +135,7 @@ async fn those_who_wait(fixture: &Fixture) {
 
     guard.release().await.expect("it is held");
     let next = inspect_until(&alice, "a", |report| report.waiting.len() == 2).await;
-    assert_eq!(next.holder.expect("the first in line").who, whos[0]);
+    assert_eq!(next.holder.expect("the first waiter").who, whos[0]);
     for _ in 0..3 {
         let waited = timeout(PATIENCE, waiters.join_next()).await.expect("it has an end");
         drop(waited.expect("three of them").expect("no panic"));

@@ -62,7 +62,7 @@ async fn an_owner_whose_keys_were_taken_over_cannot_release_the_next_ones_lock(f
     let robbed = take(alice.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());
     fixture.all().for_each(|node| fixture.forget(node));
-    // Sessions went with the keys: one who had been here before might miss a node.
+    // The sessions were deleted with the keys, so an older client might miss a node.
     let bob = fixture.client("bob").await;
     let next = take(bob.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());

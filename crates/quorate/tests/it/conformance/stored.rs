@@ -107,11 +107,11 @@ impl Owner {
         }
     }
 
-    /// What a node has to know about one who may wait.
+    /// What a node has to know about an owner that may wait.
     fn in_line(text: &str) -> Self {
         let parts: Vec<&str> = text.split(':').collect();
         let ["q1", ticket, ttl_ms, client, number] = parts[..] else {
-            panic!("an owner in line has five parts: {text}");
+            panic!("an owner in the queue has five parts: {text}");
         };
         assert_eq!(ticket.len(), 16, "tickets are compared as text: {text}");
         assert!(ticket.bytes().all(|byte| byte.is_ascii_digit()), "{text}");

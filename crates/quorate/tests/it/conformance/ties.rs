@@ -28,13 +28,13 @@ async fn only_even_numbers_of_nodes_are_warned_about(fixture: &Fixture) {
 async fn a_tie_is_lost_and_leaves_nothing_behind(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let half = fixture.len() / 2;
-    (0..half).for_each(|node| fixture.plant(node, "a", b"somebody else"));
+    (0..half).for_each(|node| fixture.plant(node, "a", b"another program"));
 
     let tried = client.mutex("a").try_lock().await.expect("every node answers");
     assert!(tried.is_none(), "half is no majority");
     fixture.wait_until_empty(half..fixture.len());
 
-    assert_eq!(holder(&client, "a").await.who, "somebody else");
+    assert_eq!(holder(&client, "a").await.who, "another program");
     let waited = client.mutex("a").lock_timeout(Duration::from_millis(30)).await;
     assert!(matches!(waited, Err(LockError::Timeout { .. })), "{waited:?}");
     fixture.wait_until_empty(half..fixture.len());
@@ -44,7 +44,7 @@ async fn a_tie_is_lost_and_leaves_nothing_behind(fixture: &Fixture) {
 async fn a_tie_that_ends_lets_the_waiter_in(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let half = fixture.len() / 2;
-    (0..half).for_each(|node| fixture.plant(node, "a", b"somebody else"));
+    (0..half).for_each(|node| fixture.plant(node, "a", b"another program"));
     let mutex = client.mutex("a");
     let waiting = tokio::spawn(async move { mutex.lock().await });
     assert!(client.mutex("a").try_lock().await.expect("every node answers").is_none());

@@ -47,7 +47,7 @@ async fn waiting_ends_when_the_lock_is_released(fixture: &Fixture) {
     let guard = take(alice.mutex("a")).await;
     let mutex = bob.mutex("a");
     let waiting = tokio::spawn(async move { mutex.lock().await });
-    // Somebody who gives up is the proof that time has passed.
+    // A caller that times out shows that time has passed.
     let gave_up = alice.mutex("a").lock_timeout(Duration::from_millis(60)).await;
     assert!(matches!(gave_up, Err(LockError::Timeout { .. })), "{gave_up:?}");
     assert!(!waiting.is_finished(), "bob waits");

@@ -1,4 +1,4 @@
-//! What comes to the owner of a lease, or is told to it, when that was handed over already.
+//! Late messages to the former owner of a lease, and late commands of it, after the hand-over.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
     watchdog::{fixture::NAME, journal::Journal},
 };
 
-/// Alice has the lock by two nodes, and stands in line on the third.
+/// Alice holds the lock by two nodes, and waits in the queue of the third.
 #[test]
 fn whoever_has_handed_over_stands_in_no_line() {
     let fixture = Fixture::start();
@@ -38,7 +38,7 @@ fn a_node_that_comes_too_late_does_not_count_and_is_given_back() {
     fixture.to_third.set(Fault::BlackHole);
     let lease = block_on(fixture.alices.detach()).expect("the other two have it");
     block_on(fixture.bobs.release()).expect("it is held");
-    assert!(fixture.servers[2].get(NAME).is_some(), "she stood in line");
+    assert!(fixture.servers[2].get(NAME).is_some(), "she waited in the queue");
     block_on(fixture.carol.renew_lease(&lease)).expect("two nodes have it");
     fixture.servers[0].kill();
     let renewed = block_on(fixture.carol.renew_lease(&lease));
@@ -81,13 +81,13 @@ fn a_place_in_line_is_given_up_later_if_its_node_is_away() {
         count.arg(format!("quorate:q:{{{NAME}}}"));
         count.query(&mut fixture.servers[2].connection()).expect("a number")
     };
-    eventually("nobody stands in line", PATIENCE, || standing() == 0);
+    eventually("the queues are empty", PATIENCE, || standing() == 0);
     block_on(fixture.carol.release_lease(&lease)).expect("two nodes have it");
     block_on(fixture.bobs.release()).expect("it is held");
 }
 
-/// Those who wait since before it was adopted ask for it all the time, and the process that they
-/// ask does not know it any more.
+/// Earlier waiters ask for the lock again and again, and the process that they ask no longer knows
+/// it.
 #[test]
 fn whoever_has_handed_over_gives_nothing_back_that_is_asked_for() {
     let server = Server::start();
@@ -112,7 +112,7 @@ fn whoever_has_handed_over_gives_nothing_back_that_is_asked_for() {
     drop(waiter.join().expect("no panic").expect("its turn"));
 }
 
-/// An extension of the holder, and a heartbeat of one who waited, make a key anew.
+/// An extension of the holder, and a heartbeat of a former waiter, create a key again.
 #[test]
 fn what_was_under_way_to_the_only_node_comes_before() {
     let server = Server::start();
@@ -136,7 +136,7 @@ fn what_was_under_way_to_the_only_node_comes_before() {
     assert!(block_on(carol.renew_lease(&lease)).is_err(), "it is over");
 }
 
-/// Whoever goes on with the lease may give it back at once, and the third node is slow.
+/// The adopter may release the lease at once, and the third node is slow.
 #[test]
 fn a_slow_node_has_the_new_owner_before_anybody_is_told_of_it() {
     let cluster = Cluster::start(3);
@@ -197,7 +197,7 @@ impl Fixture {
         let urls = [servers[0].url(), servers[1].url(), to_third.url()];
         let alice = connect_to_all(settings().nodes(urls));
         let alices = block_on(alice.mutex(NAME).lock()).expect("two nodes are free");
-        eventually("she stands in line", PATIENCE, || {
+        eventually("she waits in the queue", PATIENCE, || {
             block_on(bob.inspect(NAME)).is_ok_and(|report| report.waiting_total == 1)
         });
         Self { servers, to_third, carol, alice, alices, bobs }

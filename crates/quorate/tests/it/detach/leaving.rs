@@ -1,4 +1,4 @@
-//! The one who hands a lease over, and what becomes of it if that fails.
+//! The owner that detaches a lease, and the state of the lease if that fails.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn a_lease_goes_on_as_another_owner_if_a_node_may_do_something_for_the_fir
     let guard = waiter.await.unwrap().unwrap();
     let rounds = fixture.started();
     guard.detach().await.unwrap();
-    assert!(fixture.started() > rounds, "it waited in line");
+    assert!(fixture.started() > rounds, "it waited in the queue");
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +96,7 @@ async fn a_majority_is_waited_for_until_the_lease_ends() {
         let left = guard.detach().await;
         let is_told = matches!(&left, Err(LeaseError::Lost(lost)) if lost.reason == Expired);
         assert!(is_told, "{behaviour:?}: {left:?}");
-        assert_eq!(watcher.await.unwrap().reason, Expired, "so are those who watch");
+        assert_eq!(watcher.await.unwrap().reason, Expired, "so does the watcher");
         fixture.behave(&[Answer; 3]);
         pass(TICK).await;
         assert_eq!(fixture.holding(), 0, "{behaviour:?}");
@@ -158,8 +158,8 @@ async fn what_is_over_cannot_be_handed_over() {
     assert!(matches!(left, Err(LeaseError::Lost(lost)) if lost.reason == LostReason::ShutDown));
 }
 
-/// All nodes name the new owner, and say so when the lease is over: somebody else may have had the
-/// lock before they did.
+/// All nodes store the new owner, and report when the lease has expired: another owner may have
+/// held the lock before that.
 #[test]
 fn what_was_over_before_the_nodes_had_answered_is_given_back() {
     let cluster = Cluster::start(3);

@@ -15,7 +15,7 @@ pub(super) enum Step {
     Ask(Command),
     /// Another program stores something, whatever was there.
     Plant { name: Name, thing: Thing, ttl_ms: Option<u64> },
-    /// Somebody deletes everything.
+    /// Every key is deleted.
     Clear,
     /// The server has no memory left from now on, or has some again.
     Fill(bool),
@@ -184,7 +184,7 @@ impl Draw {
             0 => Thing::Hash,
             1 => Thing::List,
             2 => Thing::Set,
-            // An owner of ours, restored by somebody: then it is ours.
+            // One of our owners, restored by another program: then it is ours.
             3 => Thing::Text(self.owner().as_bytes().into()),
             4 => Thing::Text(Vec::new()),
             _ => Thing::Text((0..=255).collect()),

@@ -1,9 +1,10 @@
-//! The same for the restart guard: what a node makes of its record, of clocks that were set, and of
-//! what clients know of both.
+//! The same for quarantine: how a node handles its record, clocks that were set, and what clients
+//! know of both.
 //!
-//! All of that hangs on milliseconds, so the server's clock stands still while a batch of commands
-//! runs, and is set forward and back in between. What ended meanwhile is deleted before the first
-//! command: the server would bring it back to life with an earlier time, and count it until then.
+//! All of that depends on milliseconds, so the server's clock stands still while a batch of
+//! commands runs, and is set forward and back in between. Keys that have expired meanwhile are
+//! deleted before the first command: with an earlier time the server would return them again, and
+//! count them until then.
 
 mod calls;
 mod draw;
@@ -84,7 +85,7 @@ impl Trial<'_> {
     }
 
     fn compare(&mut self, step: &Step, from_server: Option<Result<Reply, String>>, from: NodeTime) {
-        // The microseconds of some servers go on, and are told.
+        // The microseconds of some servers go on, and those servers report them.
         let now = match &from_server {
             Some(Ok(Reply::Attached { time_us })) => NodeTime::from_micros(*time_us),
             Some(Ok(Reply::Membership(Told::Info(met)))) => NodeTime::from_micros(met.time_us),

@@ -1,8 +1,8 @@
-//! The same for those who wait in line: also what the node tells unasked, and what it keeps besides
-//! the key of a lock.
+//! The same for waiters in the queue: also the pushes of the node, and what it stores besides the
+//! key of a lock.
 //!
-//! A session carries the node's time in microseconds, so the store is told the very time that the
-//! server has answered to an attach.
+//! A session contains the node's time in microseconds, so the store gets the time that the server
+//! has returned to an attach.
 
 pub(super) mod calls;
 mod directed;
@@ -176,7 +176,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Some of those who do not listen begin to.
+    /// Some clients that are not subscribed subscribe.
     fn listen(&mut self) {
         for at in 0..self.draw.callers.len() {
             let client = self.draw.callers[at].client;

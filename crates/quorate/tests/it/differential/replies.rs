@@ -76,7 +76,7 @@ impl<'a> Wire<'a> {
         wire
     }
 
-    /// Runs the steps on the server, in one piece, and looks at the lines of these names.
+    /// Runs the steps on the server, in one piece, and reads the queues of these names.
     pub(super) fn ask(&mut self, steps: &[Step], names: &[Name]) -> Answered {
         let mut pipeline = pipe();
         pipeline.cmd("TIME");
@@ -116,11 +116,11 @@ impl<'a> Wire<'a> {
         self.clock.is_some()
     }
 
-    /// Waits until the server's clock has gone on by so many milliseconds, or sees to it.
+    /// Waits until the server's clock has gone on by this many milliseconds, or sets it forward.
     pub(super) fn let_pass(&mut self, millis: u64) {
         if let Some(clock) = self.clock {
             clock.forward(Duration::from_millis(millis));
-            // Valkey looks at its clock once in a millisecond: less than others wait between looks.
+            // Valkey reads its clock once in a millisecond. Other servers read it more often.
             let deadline = Instant::now() + SEEN_WITHIN;
             while self.now().as_millis() != clock.time_us() / 1_000 {
                 assert!(Instant::now() < deadline, "the server does not see its clock");

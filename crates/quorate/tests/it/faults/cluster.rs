@@ -75,8 +75,8 @@ impl Cluster {
     pub(crate) fn wait_until_undone_by(&self, server: &Server, attempts: u64) {
         match self.mode {
             Mode::Line => {
-                // Whoever ends looks for the next in line. An end whose answer was lost is sent
-                // again, and an attempt on a link that was given up is not let in any more.
+                // A holder that releases finds the next waiter. A release whose answer was lost is
+                // sent again, and an attempt on a link that was given up is not granted any more.
                 eventually("every attempt has ended", PATIENCE, || {
                     server.command_calls("zpopmin") >= attempts
                 });

@@ -72,7 +72,7 @@ fn the_nodes_are_named(mode: Mode, way: WayDown) {
     let [client, other] = way.clients(&cluster);
     way.take_down(&cluster, &DOWN);
     if way.node_error() == NodeError::ConnectionRefused {
-        // Before that it is the loss of the connection that is told.
+        // Before that the error reports the loss of the connection.
         eventually("the client has noticed", PATIENCE, || {
             let nodes = client.node_status();
             DOWN.iter().all(|node| nodes[*node].answer == NodeAnswer::NodeError(way.node_error()))

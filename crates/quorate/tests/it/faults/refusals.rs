@@ -136,7 +136,7 @@ fn a_user_without_the_right_to_the_key_is_denied(mode: Mode) {
     match mode {
         // For what the library keeps there itself, and for the channel on which it listens.
         Mode::Line => tell(&server, &["ACL", "SETUSER", "app", "~quorate:*", "&quorate:*"]),
-        // Only to see whether nodes are guarded.
+        // Only to read whether nodes are quarantined.
         Mode::Classic => tell(&server, &["ACL", "SETUSER", "app", "~quorate:node"]),
     }
     let url = server.url_with("app", "secret", 0);
@@ -242,7 +242,7 @@ fn a_key_of_another_type_is_held_by_another() {
     assert!(block_on(client.mutex(NAME).try_lock()).unwrap().is_none());
     let error = block_on(client.mutex(NAME).lock_timeout(Duration::from_millis(1))).unwrap_err();
     let LockError::Timeout { holder: Some(holder), .. } = error else {
-        panic!("somebody else's hash is there, and yet: {error:?}");
+        panic!("the hash of another program is there, and yet: {error:?}");
     };
     assert!(holder.who.contains("hash"), "{holder}");
     assert_eq!(holder.expires_in, None);
@@ -282,7 +282,7 @@ pub(super) fn tell(server: &Server, words: &[&str]) {
     words[1..].iter().for_each(|word| {
         command.arg(word);
     });
-    command.exec(&mut server.connection()).expect("the server does as it is told");
+    command.exec(&mut server.connection()).expect("the server runs the command");
 }
 
 const NAME: &str = "orders:42";

@@ -129,5 +129,5 @@ const fn grant_len(mode: Mode) -> u64 {
     }
 }
 
-/// The length of `:1`, with the end of the line.
+/// The length of `:1` with its line break.
 const NUMBER_LEN: u64 = 4;

@@ -16,7 +16,7 @@ use crate::{
     watchdog::journal::Journal,
 };
 
-/// Some servers, each behind a proxy. With three of them the restart guard is on.
+/// Some servers, each behind a proxy. Three of them have quarantine.
 pub(super) struct Nodes {
     pub(super) servers: Vec<Server>,
     pub(super) proxies: Vec<Proxy>,
@@ -81,14 +81,14 @@ impl Nodes {
         let queue = |server: &Server| -> Vec<String> {
             let mut range = cmd("ZRANGE");
             range.arg(format!("quorate:q:{{{name}}}")).arg(&[0, -1]);
-            range.query(&mut server.connection()).expect("the server tells")
+            range.query(&mut server.connection()).expect("the server answers")
         };
         let mut queues = self.servers.iter().map(queue);
         let first = queues.next()?;
         queues.all(|other| other == first).then_some(first)
     }
 
-    /// Waits until so many wait for a lock on every node.
+    /// Waits until this many owners wait for a lock on every node.
     pub(super) fn wait_until_queued(&self, name: &str, count: usize) {
         eventually(&format!("{count} wait for {name}"), PATIENCE, || {
             self.queue(name).is_some_and(|queue| queue.len() == count)
@@ -159,7 +159,7 @@ impl Held {
     }
 }
 
-/// Those who wait for what is held.
+/// Waiters for locks that are held.
 pub(super) struct Waiting {
     mutex: JoinHandle<Result<Guard, LockError>>,
     writer: JoinHandle<Result<Guard, LockError>>,
@@ -195,7 +195,7 @@ impl Waiting {
 
     pub(super) fn assert_waiting(&self) {
         let all = [&self.mutex, &self.writer].into_iter().chain(&self.permits);
-        assert!(all.into_iter().all(|waiter| !waiter.is_finished()), "somebody gave up");
+        assert!(all.into_iter().all(|waiter| !waiter.is_finished()), "a waiter gave up");
     }
 
     /// What was released is handed to the first in each queue. The second waiter for a permit is

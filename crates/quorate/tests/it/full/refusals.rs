@@ -67,7 +67,7 @@ fn a_new_reader_does_not_get_in_behind_a_waiter_that_is_gone() {
         let queue = || {
             let mut range = cmd("ZRANGE");
             let range = range.arg("quorate:q:{a}").arg(&[0, -1]);
-            range.query::<Vec<String>>(&mut server.connection()).expect("the server tells")
+            range.query::<Vec<String>>(&mut server.connection()).expect("the server answers")
         };
         eventually("it waits", PATIENCE, || queue().len() == 1);
         proxy.set(Fault::Refuse);

@@ -87,7 +87,8 @@ fn a_lock_is_in_the_database_that_was_asked_for(mode: Mode) {
         let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
         let (ours, aside): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| key == NAME);
         assert_eq!(ours, [NAME]);
-        // In line, who the clients are, their sessions and the fence are there as well.
+        // In the default mode there are also the names of the clients, their sessions and the
+        // fence.
         assert!(aside.iter().all(|key| key.starts_with("quorate:")), "{aside:?}");
         assert_eq!(!aside.is_empty(), mode == Mode::Line, "{aside:?}");
         assert!(server.keys().is_empty(), "nothing at all in database 0");
@@ -188,8 +189,8 @@ fn connect(mode: Mode, url: &str) -> Client {
         .expect("the server lets us in")
 }
 
-/// Ends the connections of all clients but of the one that says so. Those who wait in line listen,
-/// and are of another kind.
+/// Ends the connections of all clients except this one. Waiters are subscribed, so their
+/// connections are of another kind.
 pub(super) fn kill_connections(connection: &mut redis::Connection) -> u64 {
     let mut kill = |kind: &str| -> u64 {
         let mut command = redis::cmd("CLIENT");
@@ -198,7 +199,7 @@ pub(super) fn kill_connections(connection: &mut redis::Connection) -> u64 {
     kill("normal") + kill("pubsub")
 }
 
-/// Connects to one server in vain, and tells what is wrong with it.
+/// Fails to connect to one server, and returns the reason.
 fn refused(url: &str, patience: Duration) -> NodeError {
     let settings = Client::builder().quarantine(false).nodes([url]).connect_timeout(patience);
     match block_on(settings.connect()) {

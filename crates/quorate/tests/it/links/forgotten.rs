@@ -40,7 +40,7 @@ fn a_question_is_not_sent_again_behind_its_own_release() {
         }
         assert!(client.shutdown(PATIENCE).await.is_clean, "everything is answered");
         assert!(other.shutdown(PATIENCE).await.is_clean, "everything is answered");
-        assert!(fixture.is_empty(), "somebody left a lock behind");
+        assert!(fixture.is_empty(), "a lock is left");
     });
 }
 

@@ -97,7 +97,7 @@ fn drawn_from(seed: u64) -> Vec<String> {
     numbers.windows(2).map(|pair| format!("{:016x}{:016x}", pair[0], pair[1])).collect()
 }
 
-/// All numbers of rounds that an observer is told.
+/// All numbers of rounds that an observer gets.
 #[derive(Clone, Debug, Default)]
 struct Rounds(Arc<Mutex<Vec<u64>>>);
 

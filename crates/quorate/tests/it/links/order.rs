@@ -74,7 +74,7 @@ fn drop_after_first_poll(client: &Client, name: &str) {
     drop(call.as_mut().poll(&mut Context::from_waker(Waker::noop())));
 }
 
-/// A connection on which the server tells every command that it runs.
+/// A connection on which the server prints every command that it runs.
 struct Monitor {
     lines: mpsc::Receiver<String>,
 }
@@ -105,7 +105,7 @@ impl Monitor {
         let mut freed = 0;
         while freed < calls {
             let line = self.lines.recv_timeout(PATIENCE).expect("every attempt is freed");
-            // What scripts do inside is told as well, as coming from "lua".
+            // The commands of scripts are printed as well, with "lua" as their source.
             if line.contains(" lua] ") {
                 continue;
             }
@@ -130,7 +130,8 @@ impl Step {
     fn of(words: &[String]) -> Option<Self> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (name, owner, is_taken) = match words[..] {
-            // In line with the keys of the fence, the line and, to take it, the session.
+            // In the default mode with the keys of the fence, of the queue and, for an acquire, of
+            // the session.
             ["SET", name, owner, "NX", ..] | ["EVALSHA", _, "4", name, _, _, _, owner, ..] => {
                 (name, owner, true)
             }

@@ -50,7 +50,7 @@ fn requests_that_do_not_fit_into_the_socket_keep_their_order(mode: Mode) {
     assert_eq!(peer.accepted(), 1, "on one connection");
 }
 
-/// A server that reads nothing behind the attach until it is told to.
+/// A server that reads nothing after the attach until the test allows it.
 #[derive(Default)]
 struct SlowReader {
     state: Mutex<State>,

@@ -179,7 +179,7 @@ fn a_reply_of_the_wrong_kind_is_never_a_grant(mode: Mode) {
     }
 }
 
-/// Waits until the first connect has failed, and tells how.
+/// Waits until the first connect has failed, and returns the reason.
 fn wait_for_error(client: &Client) -> NodeError {
     let mut found = None;
     eventually("the connect fails", PATIENCE, || {

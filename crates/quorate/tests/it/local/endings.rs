@@ -42,7 +42,7 @@ fn a_client_in_classic_mode_has_no_socket() {
     assert_eq!((guard.fence(), folder.events().len()), (None, 0));
 }
 
-/// Whether a client is there is seen by its socket, and that of one who was killed stays.
+/// The socket of a client shows whether the client runs. The socket of a killed client stays.
 #[test]
 fn the_sockets_of_the_dead_are_swept_and_those_of_the_living_are_not() {
     let folder = Folder::new();

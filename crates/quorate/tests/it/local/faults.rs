@@ -1,5 +1,5 @@
-//! What goes wrong while a folder is in use: it is told, nothing is half done, and it goes on when
-//! the reason is gone.
+//! Faults while a folder is in use: they are reported, nothing is half done, and the node works
+//! again when the cause is gone.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ async fn a_folder_that_is_removed_is_made_anew_and_its_holder_heals() {
         let aside = folder.path().with_file_name("old");
         fs::rename(folder.path().join(gone), aside).unwrap();
         let started = Instant::now();
-        // Only who asks finds out, and the first who does is told of trouble.
+        // Only a caller notices it, and the first caller gets an error.
         while folder.names() != ["a"] {
             assert!(started.elapsed() < PATIENCE, "without {gone:?} it is not made anew");
             guard.extend(TTL).await.expect("the lease lives on");
@@ -35,8 +35,8 @@ async fn a_folder_that_is_removed_is_made_anew_and_its_holder_heals() {
     }
 }
 
-/// All clients of a process share the index of the log, so all of them must let go of it; and one
-/// that is idle does so when another tells it to look.
+/// All clients of a process share the index of the log, so all of them must close it. An idle
+/// client does so when another client notifies it.
 #[tokio::test]
 async fn a_log_that_is_removed_does_not_leave_two_holders_for_good() {
     let folder = Folder::new();
@@ -115,7 +115,8 @@ async fn content_that_is_of_another_boot_stops_everything_until_it_is_ours_again
     assert!(text.contains("another machine uses it"), "{text}");
     assert!(text.contains(folder.db().to_str().unwrap()), "{text}");
     assert_eq!(nodes[0].node, format!("local:{}", folder.path().display()));
-    // A new client would take the folder over. One that has had it knows that somebody else has it.
+    // A new client would take the folder over. A former user of it knows that another machine uses
+    // it.
     eventually("it has tried again", PATIENCE, || journal.count("down") > 3);
     let boot: String = folder.open().query_row("SELECT boot FROM era", [], |it| it.get(0)).unwrap();
     assert_eq!(boot, "another", "it is not taken back");
@@ -131,7 +132,7 @@ async fn a_table_that_is_missing_is_told_and_nothing_is_half_done() {
     let client = folder.builder().build().unwrap();
     let guard = client.mutex("a").lock().await.unwrap();
     folder.open().execute_batch("ALTER TABLE waiting RENAME TO elsewhere").unwrap();
-    // To leave the line of one's own lock touches that table.
+    // A waiter that leaves the queue touches that table.
     let other = folder.builder().build().unwrap();
     let tried = other.mutex("a").lock_timeout(Duration::from_millis(200)).await;
     assert!(tried.unwrap_err().to_string().contains("no such table"), "nobody can wait");

@@ -43,14 +43,14 @@ impl Folder {
         entries.map(|entry| entry.expect("it can be read").path()).collect()
     }
 
-    /// Whether somebody waits for its turn, as the kernel has it.
+    /// Whether a process waits for the file lock, as the kernel reports it.
     pub(crate) fn is_waited_for(&self) -> bool {
         let file = std::fs::metadata(self.path().join("lock")).expect("it is there").ino();
         let locks = std::fs::read_to_string("/proc/locks").expect("a list of all locks");
         locks.lines().any(|line| line.contains("-> FLOCK") && line.contains(&format!(":{file} ")))
     }
 
-    /// The locks that somebody holds; none as long as nobody has used the folder.
+    /// The locks that are held; none while the folder is unused.
     pub(crate) fn names(&self) -> Vec<String> {
         if !self.db().exists() {
             return Vec::new();
@@ -83,7 +83,7 @@ impl Folder {
         self.open().execute_batch(sql).expect("it is deleted");
     }
 
-    /// A connection of somebody who does not take turns.
+    /// A connection that does not take the file lock.
     pub(crate) fn open(&self) -> Connection {
         let connection = Connection::open(self.db()).expect("the file is there");
         connection.busy_timeout(Duration::from_secs(20)).expect("it waits");

@@ -1,4 +1,4 @@
-//! Those who wait are told, whatever happens to the folder meanwhile.
+//! Waiters are notified, whatever happens to the folder meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -92,5 +92,5 @@ async fn wait_for_line(folder: &Folder, expected: usize) {
     while len() < expected {
         tokio::task::yield_now().await;
     }
-    eventually("the line is as long as that", PATIENCE, || len() == expected);
+    eventually("the queue has this length", PATIENCE, || len() == expected);
 }

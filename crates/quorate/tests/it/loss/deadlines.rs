@@ -1,4 +1,4 @@
-//! The loss is told at the local deadline, whatever the nodes say or do not say.
+//! The loss is reported at the local deadline, whatever the nodes answer.
 
 use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -100,7 +100,7 @@ async fn a_holder_that_was_paused_finds_its_lock_lost_at_its_first_look() {
     let guard = fixture.hold().await;
     let flag = guard.loss_token();
     assert!(!flag.is_cancelled());
-    // All at once: neither the keeper nor anything else has run meanwhile.
+    // In one jump: neither the watchdog nor any other task has run meanwhile.
     let ahead = tokio::time::advance(2 * TTL);
     let mut ahead = std::pin::pin!(ahead);
     let polled = std::future::poll_fn(|cx| Poll::Ready(ahead.as_mut().poll(cx))).await;

@@ -22,7 +22,7 @@ fn the_loss_is_told_before_any_node_lets_go_of_the_key() {
     let is_full = env::var_os(FULL).is_some_and(|value| value == "1");
     let rounds = if is_full { FULL_ROUNDS } else { ROUNDS };
     let fixture = Fixture::start(|settings| {
-        // On a busy machine the one who tells has to wait for its turn: the allowance is for that.
+        // On a busy machine the reporter has to wait for the processor: the allowance is for that.
         if is_full { settings } else { settings.drift(10_000, ALLOWANCE) }
     });
     let (mut decided, mut round) = (0, 0);

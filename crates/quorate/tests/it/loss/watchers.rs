@@ -1,4 +1,4 @@
-//! Who is told of a loss, and who is not.
+//! Which callers a loss is reported to.
 
 use quorate::{error::LostReason, memory::Behaviour::Hang};
 use tokio::task::JoinSet;

@@ -29,7 +29,7 @@ fn minority_of_nodes_that_fail_or_hang_is_not_needed(mode: Mode) {
         for away in [Fail, Hang, Mute] {
             let nodes = MemoryNodes::new(count);
             (count / 2 + 1..count).for_each(|node| nodes.set(node, away));
-            // Whoever tries once waits for silent nodes as long as this.
+            // A single try waits for silent nodes for this time.
             let vote_timeout = Duration::from_millis(200);
             let settings = || {
                 let builder = Client::builder().memory(&nodes).vote_timeout(vote_timeout);

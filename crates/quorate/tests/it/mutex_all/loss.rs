@@ -26,7 +26,7 @@ async fn loss_of_one_lock_is_a_loss_of_the_set(fixture: &Fixture) {
         set.check().expect("both are held");
         assert!(!token.is_cancelled());
         rob(fixture, robbed);
-        // The watchdog finds out, and everybody who looks or waits is told.
+        // The watchdog notices it, and every check and every waiter reports it.
         assert_gone(&in_time(lost).await);
         assert_gone(&in_time(token.cancelled()).await);
         assert!(token.is_cancelled() && set.remaining().is_zero());
@@ -100,7 +100,7 @@ fn assert_gone(lost: &Lost) {
 }
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it is told")
+    tokio::time::timeout(PATIENCE, future).await.expect("it is notified")
 }
 
 /// The watchdog looks every third of it. Long enough for a stall not to be the reason.

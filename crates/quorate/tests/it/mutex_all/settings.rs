@@ -29,7 +29,7 @@ async fn set_of_the_most_names_is_held_as_a_whole(fixture: &Fixture) {
     let backwards = bob.mutex_all(names.iter().rev());
     let waiting = tokio::spawn(async move { backwards.lock().await });
     set.release().await.expect("all were held");
-    let set = tokio::time::timeout(LONG / 3, waiting).await.expect("it is told");
+    let set = tokio::time::timeout(LONG / 3, waiting).await.expect("it is notified");
     let set = set.expect("no panic").expect("all are free");
     wait_until_only(fixture, &names.iter().map(String::as_str).collect::<Vec<_>>());
     drop(set);

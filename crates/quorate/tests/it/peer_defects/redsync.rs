@@ -99,7 +99,7 @@ async fn extend_of_a_lease_that_was_handed_over_never_recreates_a_key() {
 async fn redis_semaphore_a_gap_between_renewals_is_not_hidden(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     let guard = fixture.hold().await;
-    // Between two renewals the keys go, and somebody else has the lock for a moment.
+    // Between two renewals the keys are deleted, and another owner holds the lock for a moment.
     (0..3).for_each(|node| fixture.nodes.forget(node));
     pass(TICK).await;
     drop(fixture.other().mutex(NAME).lock().await.unwrap());

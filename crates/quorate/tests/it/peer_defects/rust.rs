@@ -85,7 +85,7 @@ async fn rslock_connection_errors_do_not_make_a_lock_spin_for_ever(mode: Mode) {
     assert!(matches!(locked, Err(LockError::NoQuorum { .. })), "{locked:?}");
     let lines = fixture.journal.lines();
     let answers = lines.iter().filter(|line| line.contains(" answered ")).count();
-    assert!(answers <= 3, "it waits until it is told of a node: {answers} answers");
+    assert!(answers <= 3, "it waits for the report of a node: {answers} answers");
 }
 
 #[tokio::test(start_paused = true)]

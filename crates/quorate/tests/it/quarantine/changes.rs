@@ -32,12 +32,13 @@ async fn a_dead_node_is_replaced_under_load() {
     assert_eq!((changed.change, changed.is_open), (2, false), "{changed}");
     let left = changed.joins_in.expect("it is new");
     assert!(left <= GUARD && left > GUARD / 2, "{left:?}");
-    // Whoever has the new addresses takes part at once, and whoever has the old ones still does.
+    // A client with the new addresses takes part at once, and a client with the old ones still
+    // does.
     let new = client(&servers, &[0, 1, 3]);
-    wait_until(&new, "it is told how long", |nodes| quarantined(&nodes[2]).is_some());
+    wait_until(&new, "it learns how long", |nodes| quarantined(&nodes[2]).is_some());
     let more = Load::start(&new, "new");
     wait_for_vote(&new, 2);
-    // The new node and one old one are a majority, for those who know the new one.
+    // The new node and one old node are a majority for clients that know the new node.
     servers[0].kill();
     let guard = new.mutex("another").lock_timeout(PATIENCE).await.expect("two of three vote");
     drop(guard);
@@ -117,7 +118,7 @@ async fn another_change_within_the_guard_is_told_to_nobody() {
     // As if it had heard of it long before the others.
     let mut quick = servers[1].connection();
     cmd("HDEL").arg("quorate:node").arg("changed").exec(&mut quick).expect("it is deleted");
-    // The one that would refuse it is the last to be told.
+    // The node that would reject it gets it last.
     slow.set(Fault::Delay { up: Duration::from_millis(100), down: Duration::ZERO });
     let next = client([1, 4]);
     let error = next.change_nodes().await.expect_err("too soon");
@@ -190,7 +191,7 @@ async fn changes_that_are_no_single_step_are_refused() {
         assert!(!matches!(error, ChangeError::Unheard { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
-    // Whatever else is wrong, this is told first.
+    // This error comes first, whatever else is wrong.
     let longer = settings([0, 3, 4].map(|node| servers[node].url())).max_ttl(MAX_TTL * 2);
     let longer = longer.build().expect("valid settings");
     let error = longer.change_nodes().await.expect_err("it has other terms");

@@ -1,4 +1,4 @@
-//! Classic mode under the guard: what happens to a node on connections that stay open is noticed by
+//! Classic mode with quarantine: what happens to a node on connections that stay open is noticed by
 //! the vote itself, and not by the next ping.
 
 use std::time::Duration;
@@ -46,11 +46,11 @@ async fn forget(servers: ServerBuilder, how: impl FnOnce(&[Server])) {
     let second = other.mutex("a").try_lock().await;
     held.check().expect("it is held");
     assert!(!matches!(second, Ok(Some(_))), "two hold the lock: {:?}", other.node_status());
-    assert_eq!(fixture.servers[NODE].get("a"), None, "nothing is stored by one who may not vote");
+    assert_eq!(fixture.servers[NODE].get("a"), None, "a node without a vote stores nothing");
 }
 
-/// A node that has lost everything and was given the key again by somebody else: what it says about
-/// a lease does not count.
+/// A node that has lost everything and got the key again from another client: what it says about a
+/// lease does not count.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_has_another_ones_data_neither_extends_nor_hands_over() {
     let fixture = Fixture::of(Server::start_many(3), MAX_TTL);
@@ -68,7 +68,7 @@ async fn a_node_that_has_another_ones_data_neither_extends_nor_hands_over() {
     assert!(matches!(adopted, Err(LeaseError::NoQuorum { .. })), "{adopted:?}");
 }
 
-/// Whoever holds the lock in the default mode gives the node its key back before that.
+/// In the default mode the holder restores the key on the node before that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_guard_has_just_ended_is_not_asked_for_a_lock() {
     let fixture = Fixture::new(3);

@@ -75,7 +75,7 @@ async fn a_clock_that_is_set_forward_during_the_guard() {
     wait_until(&client, "it is quarantined", |nodes| quarantined(&nodes[NODE]).is_some());
     let stepped = Instant::now();
     server.clock().forward(60 * MINUTE);
-    // One who was here before, and one who was not.
+    // A client that was attached before, and a new one.
     let newcomer = fixture.settings().connect().await.expect("two of them vote");
     wait_until(&newcomer, "it is quarantined", |nodes| {
         quarantined(&nodes[NODE])

@@ -1,4 +1,4 @@
-//! Errors tell how long a node is guarded from now on, and that it is down if it is down by now.
+//! Errors report how long a node remains quarantined, and that it is down if it is down now.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn guarded_node_that_dies_is_reported_as_down() {
     for mode in [Mode::Line, Mode::Classic] {
         let (servers, client) = quarantined_client(mode);
         servers[2].kill();
-        // Far less than the time after which a guarded node is asked again.
+        // Far less than the time after which a quarantined node is asked again.
         eventually("the client notices", NOTICED_WITHIN, || is_refused(&client.node_status()[2]));
         let error = client.mutex("a").lock_timeout(WAIT).await;
         let Err(LockError::NoQuorum { nodes, .. }) = error else { panic!("{error:?}") };

@@ -1,4 +1,4 @@
-//! Records that somebody has meddled with: they are named, and nothing is believed of them.
+//! Records that another program has damaged: they are reported, and not used.
 
 use quorate::{
     Client,
@@ -79,7 +79,7 @@ fn tell(server: &Server, words: &[&str]) {
     words[1..].iter().for_each(|word| {
         command.arg(word);
     });
-    command.exec(&mut server.connection()).expect("the server does as it is told");
+    command.exec(&mut server.connection()).expect("the server runs the command");
 }
 
 const RECORD: &str = "quorate:node";

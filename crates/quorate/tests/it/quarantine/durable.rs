@@ -1,5 +1,5 @@
-//! Servers that write everything to disk at once need no guard after a restart, if somebody says so
-//! and if it is true.
+//! Servers that write everything to disk at once need no quarantine after a restart, if the
+//! operator has declared that and it is true.
 
 use quorate::Client;
 use quorate_testkit::{Server, ServerBuilder, eventually, redis::cmd};

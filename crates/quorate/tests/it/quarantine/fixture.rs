@@ -1,4 +1,4 @@
-//! Guarded servers, and clients that know how long the guard lasts.
+//! Servers with quarantine, and clients that know how long it lasts.
 
 use std::{
     pin::Pin,
@@ -117,7 +117,7 @@ pub(crate) fn is_attached(report: &NodeReport) -> bool {
     report.answer == NodeAnswer::Attached
 }
 
-/// How long a node is still guarded, and why, if it is.
+/// How long a node is still quarantined, and why, if it is.
 pub(crate) fn quarantined(report: &NodeReport) -> Option<(Duration, &str)> {
     match &report.answer {
         NodeAnswer::NodeError(NodeError::Quarantined { left, why }) => Some((*left, why)),

@@ -114,8 +114,7 @@ pub(super) fn copied_at_once() -> ServerBuilder {
     Server::builder().config("repl-diskless-sync-delay", "0")
 }
 
-/// Makes a server a replica, and a server by itself again as soon as it has the data. Whoever is
-/// connected stays so.
+/// Makes a server a replica, and a master again as soon as it has the data. Connections stay open.
 pub(super) fn copy_by_replication(server: &Server, source: &Server) {
     let mut connection = server.connection();
     let mut say = |host: &str, port: &str| {

@@ -26,7 +26,7 @@ async fn new_servers_vote_when_the_guard_is_over() {
         assert!(left <= GUARD && left > GUARD / 2, "{left:?}");
         assert!(why.starts_with("it knows nothing of earlier locks"), "{why}");
     }
-    // Whoever waits waits for it.
+    // A waiter waits for the end of the quarantine.
     let guard = client.mutex("a").lock().await.expect("the guard has an end");
     assert!(started.elapsed() >= GUARD, "{:?}", started.elapsed());
     guard.release().await.expect("it is held");
@@ -42,7 +42,7 @@ async fn new_servers_vote_at_once_when_somebody_says_so() {
     client.admit().await.expect("they vote anyway");
 }
 
-/// Servers are not kept busy by those who wait, who learn of what is called for nevertheless.
+/// Waiting clients do not keep servers busy, but learn what is needed anyway.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_a_long_guard_asks_seldom() {
     let servers = Server::start_many(3);

@@ -12,7 +12,7 @@ use quorate::{Client, Guard};
 use quorate_testkit::history::{History, Holding, Moment, Recorder, Until};
 use tokio::{task::JoinHandle, time::interval};
 
-/// Clients that take locks until they are told to stop.
+/// Clients that acquire locks until the test stops them.
 pub(crate) struct Load {
     recorder: Recorder,
     is_over: Arc<AtomicBool>,
@@ -120,7 +120,7 @@ fn end_of(guard: &Guard) -> Moment {
     now.after(guard.remaining())
 }
 
-/// How often a holder looks at its lock.
+/// How often a holder checks its lock.
 const STEP: Duration = Duration::from_millis(10);
 
 /// Longer than anybody waits on a busy machine.

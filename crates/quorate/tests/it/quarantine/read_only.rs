@@ -72,17 +72,15 @@ async fn an_admission_that_is_refused_leaves_every_node_as_it_was() {
     assert_eq!(error, AdmitError::NotNew { node: servers[1].url(), why });
 }
 
-/// Nodes that are looked at get no names, by which two of them would be known to be the same.
+/// Nodes that are only read get no names, which would show that two of them are the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_addresses_of_a_new_server_are_noticed_however_late_one_answers() {
     let servers = Server::start_many(2);
     let twin = Proxy::start(&servers[1].address());
     twin.set(Fault::Refuse);
     let operator = looking_at([servers[0].url(), servers[1].url(), twin.url()]);
-    // It is looked at once a second by then, and hardly at the same time by both addresses.
-    eventually("it is looked at again and again", PATIENCE, || {
-        servers[1].command_calls("hello") > 10
-    });
+    // It is now read once a second, and hardly at the same time by both addresses.
+    eventually("it is read again and again", PATIENCE, || servers[1].command_calls("hello") > 10);
     twin.set(Fault::Pass);
     let before = contents(&servers);
     let error = operator.admit().await.expect_err("two are the same");
@@ -104,7 +102,7 @@ async fn a_set_that_has_begun_its_guard_is_admitted_by_one_who_looks() {
     assert!(operator.node_status().iter().all(is_attached), "{:?}", operator.node_status());
 }
 
-/// Something comes to the third node when it was looked at, found empty, and given its place.
+/// A key is written to the third node after it was read, found empty, and given its place.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_refuses_at_the_last_moment_is_told_with_those_that_were_admitted() {
     let servers = Server::start_many(3);
@@ -211,7 +209,7 @@ async fn looks_write_nothing_whatever_the_settings() {
     }
 }
 
-/// Without a session it would not be told.
+/// Without a session it would not be notified.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_may_not_use_a_node_is_told_by_a_look() {
     let server = Server::start();

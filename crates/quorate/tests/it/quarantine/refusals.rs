@@ -144,5 +144,5 @@ fn tell(server: &Server, words: &[&str]) {
     words[1..].iter().for_each(|word| {
         command.arg(word);
     });
-    command.exec(&mut server.connection()).expect("the server does as it is told");
+    command.exec(&mut server.connection()).expect("the server runs the command");
 }

@@ -33,7 +33,7 @@ async fn with_the_guard_a_node_that_forgot_makes_no_second_majority() {
     let waited = second.mutex("a").lock_timeout(Duration::from_millis(500)).await;
     assert!(waited.is_err(), "{waited:?}");
     drop(held);
-    // C has its place again as soon as somebody reaches enough of the others.
+    // C has its place again as soon as a client reaches enough of the others.
     cut_off.iter().for_each(|proxy| proxy.set(Fault::Pass));
     let guard = second.mutex("a").lock_timeout(PATIENCE).await.expect("all vote");
     guard.release().await.expect("it is held");

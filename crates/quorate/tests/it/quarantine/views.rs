@@ -71,7 +71,7 @@ async fn a_classic_client_without_the_guard() {
     let why = "uses quarantine, which is disabled in this client";
     let told = refused(fixture.settings().classic().quarantine(false)).await;
     assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
-    // One node is never guarded.
+    // A single node has no quarantine.
     let told = refused(fixture.settings_of([fixture.servers[0].url()]).classic()).await;
     assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
     assert!(fixture.servers.iter().all(|server| server.lock_keys().is_empty()));
@@ -197,7 +197,7 @@ async fn a_record_of_a_version_to_come() {
     assert_eq!(cmd("HGET").arg("quorate:node").arg("wire").query::<u32>(&mut connection), Ok(99));
 }
 
-/// What the nodes say, which is told as soon as a majority cannot be had.
+/// The answers of the nodes, which are reported as soon as no majority is possible.
 async fn refused(settings: ClientBuilder) -> Vec<String> {
     let called = Instant::now();
     let refused = settings.connect_timeout(PATIENCE).connect().await;

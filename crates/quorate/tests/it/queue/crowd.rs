@@ -85,7 +85,7 @@ fn a_lock_of_which_a_server_cannot_tell_keeps_nobody_from_the_others() {
             let waiting = cmd("ZCARD").arg(line_of(name)).query(&mut server);
             waiting.is_ok_and(|count: usize| count == 1)
         };
-        eventually("all stand in line", PATIENCE, || names.iter().all(&mut is_awaited));
+        eventually("all wait in the queue", PATIENCE, || names.iter().all(&mut is_awaited));
 
         let spoilt = &names[4];
         let mut forget = pipe();

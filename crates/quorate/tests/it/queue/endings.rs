@@ -36,10 +36,10 @@ fn a_release_that_meets_an_inquiry_is_a_release() {
     }
 }
 
-/// Tells the client of an owner what a node tells it: I when somebody earlier waits, G when it is
-/// handed the lock, with the session by which it is.
+/// Sends the client of an owner a push: I when an earlier owner waits, G when the lock is granted
+/// to it, with its session.
 fn tell(server: &Server, what: &str, owner: &[u8]) {
-    let place = Position::of(owner).expect("an owner in line");
+    let place = Position::of(owner).expect("an owner in the queue");
     let fence = server.get(format!("quorate:f:{{{NAME}}}")).unwrap_or_default();
     let mut kind = [what.as_bytes(), b" ", &fence[..], b" "].concat();
     if what == "G" {

@@ -82,5 +82,5 @@ fn classic_mode_has_no_fences() {
 }
 
 fn fence(guard: &Guard) -> Fence {
-    guard.fence().expect("there are fences in line")
+    guard.fence().expect("the default mode has fences")
 }

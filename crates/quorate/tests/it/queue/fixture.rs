@@ -1,4 +1,4 @@
-//! Those who wait for one lock, seen from the outside.
+//! Waiters for one lock, observed from outside.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +15,7 @@ use crate::{
 /// The lock of these tests.
 pub(super) const NAME: &str = "a";
 
-/// The line for one lock, on all nodes, and whoever was let in.
+/// The queue of one lock on all nodes, and its former waiters.
 pub(super) struct Queue<'a> {
     fixture: &'a Fixture,
     journal: Journal,
@@ -39,21 +39,22 @@ impl<'a> Queue<'a> {
     /// How many wait right now, as they themselves say.
     fn waiting(&self) -> usize {
         let count = |what: &str| self.journal.count(&format!("wait {NAME} {what}"));
-        // Ended ones first: one that ends in between is still counted, and looked at again.
+        // Ended waiters first: a waiter that ends in between is still counted, and checked again.
         let ended = count("ended");
         count("started") - ended
     }
 
-    /// Waits until so many stand in line on every node.
+    /// Waits until this many owners wait on every node.
     pub(super) fn wait_until_standing(&self, count: usize) {
         eventually(&format!("{count} wait"), PATIENCE, || self.waiting() == count);
         for server in self.fixture.servers() {
-            eventually(&format!("{count} stand in line"), PATIENCE, || line(server).len() == count);
+            eventually(&format!("{count} wait in the queue"), PATIENCE, || {
+                line(server).len() == count
+            });
         }
     }
 
-    /// One more waiter, who has its place in line when this returns. It holds the lock for a
-    /// moment.
+    /// One more waiter, which is queued when this returns. It holds the lock for a moment.
     pub(super) fn join(&self, client: &Client, number: usize) -> JoinHandle<()> {
         let before = self.waiting();
         let (mutex, turns) = (client.mutex(NAME), self.turns.clone());
@@ -96,7 +97,7 @@ impl<'a> Queue<'a> {
 
 impl Turns {
     fn take(&self, number: usize, guard: &Guard) {
-        let fence = guard.fence().expect("there are fences in line");
+        let fence = guard.fence().expect("the default mode has fences");
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((number, fence));
     }
 
@@ -105,9 +106,9 @@ impl Turns {
     }
 }
 
-/// Who stands in line on a server, the next one first.
+/// The waiters on a server, the next one first.
 pub(super) fn line(server: &Server) -> Vec<String> {
     let mut range = cmd("ZRANGE");
     range.arg(format!("quorate:q:{{{NAME}}}")).arg(&[0, -1]);
-    range.query(&mut server.connection()).expect("the server tells")
+    range.query(&mut server.connection()).expect("the server answers")
 }

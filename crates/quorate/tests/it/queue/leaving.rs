@@ -1,4 +1,4 @@
-//! Whoever does not want to wait any more leaves no place in line.
+//! A waiter that leaves gives its positions up.
 
 use std::time::Duration;
 

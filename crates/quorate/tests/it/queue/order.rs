@@ -1,4 +1,4 @@
-//! Who came first is first, and is told without asking.
+//! The first waiter is first, and is notified without asking.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -46,7 +46,7 @@ fn waiters_of_several_clients_come_in_their_order() {
 }
 
 /// With clocks of their own, clients know the time of the servers as well as their round trips
-/// allow. The line on a server says who is next.
+/// allow. The queue on a server decides which waiter is next.
 #[test]
 fn the_lock_goes_down_the_line_as_the_servers_have_it() {
     on_servers(&[1, 3], async |fixture| {
@@ -114,13 +114,13 @@ fn a_waiter_who_comes_while_the_lock_is_handed_on_gets_its_place() {
             tokio::spawn(async move { mutex.lock().await.expect("its turn comes") })
         };
         let first = waiter();
-        eventually("one stands in line", PATIENCE, || line(&server).len() == 1);
+        eventually("one waits in the queue", PATIENCE, || line(&server).len() == 1);
         let delay = Duration::from_millis(50);
         proxy.set(Fault::Delay { up: Duration::ZERO, down: delay });
         drop(guard);
         let second = waiter();
         let first = first.await.expect("no panic");
-        eventually("the other one stands in line", PATIENCE, || line(&server).len() == 1);
+        eventually("the other waits in the queue", PATIENCE, || line(&server).len() == 1);
         assert!(!second.is_finished());
         proxy.set(Fault::Pass);
         first.release().await.expect("it is held");
@@ -137,7 +137,7 @@ async fn a_release_hands_the_lock_over_without_anybody_asking(fixture: &Fixture)
     queue.wait_until_standing(1);
     guard.release().await.expect("it is held");
     // A waiter asks again after twenty seconds at the earliest.
-    let had = tokio::time::timeout(TTL / 5, waiting).await.expect("it is told");
+    let had = tokio::time::timeout(TTL / 5, waiting).await.expect("it is notified");
     had.expect("no panic").expect("it is its turn").verify().await.expect("it is held");
     let asked = queue.answers();
     assert_eq!(asked, fixture.len(), "each node once");
@@ -149,7 +149,7 @@ async fn a_dropped_guard_hands_the_lock_over(fixture: &Fixture) {
     let guard = take(holder.mutex(NAME).ttl(TTL)).await;
     let waiting = queue.join_to_keep(&waiter);
     drop(guard);
-    let had = tokio::time::timeout(PATIENCE, waiting).await.expect("it is told");
+    let had = tokio::time::timeout(PATIENCE, waiting).await.expect("it is notified");
     had.expect("no panic").expect("it is its turn").verify().await.expect("it is held");
 }
 
@@ -165,5 +165,5 @@ async fn a_lock_that_expires_goes_to_a_waiter(fixture: &Fixture) {
     had.verify().await.expect("it is held");
 }
 
-/// Those who wait ask again after a third of it.
+/// Waiters ask again after a third of it.
 const TTL: Duration = Duration::from_secs(60);

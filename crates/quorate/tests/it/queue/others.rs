@@ -1,4 +1,4 @@
-//! Those in line, and others who know nothing of lines.
+//! Waiters in the queue, and clients that know no queue.
 
 use quorate_testkit::redis::cmd;
 
@@ -18,7 +18,7 @@ async fn a_lock_of_another_library_is_waited_for(fixture: &Fixture) {
     fixture.all().for_each(|node| fixture.plant(node, NAME, b"another's"));
     let waiters = [queue.join(&client, 0), queue.join(&client, 1)];
     fixture.all().for_each(|node| assert!(fixture.names(node).contains(&NAME.to_owned())));
-    // It tells nobody when it goes.
+    // It notifies no client when it is deleted.
     for server in fixture.servers() {
         cmd("DEL").arg(NAME).exec(&mut server.connection()).expect("it is deleted");
     }
@@ -30,7 +30,7 @@ async fn a_lock_of_another_library_is_waited_for(fixture: &Fixture) {
     }
     let mut turns = queue.turns();
     turns.sort_unstable();
-    assert_eq!(turns, [0, 1], "in any order: whoever finds it free has it");
+    assert_eq!(turns, [0, 1], "in any order: the first try that finds it free acquires it");
     fixture.wait_until_empty(fixture.all());
 }
 

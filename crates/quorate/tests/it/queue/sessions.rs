@@ -29,23 +29,23 @@ fn a_waiter_whose_connections_are_gone_is_skipped_at_once() {
         let mutex = gone.mutex(NAME);
         let first = tokio::spawn(async move { mutex.lock().await });
         let is_standing = || fixture.servers().iter().all(|server| line(server).len() == 1);
-        eventually("it stands in line", PATIENCE, is_standing);
+        eventually("it waits in the queue", PATIENCE, is_standing);
         let mutex = bob.mutex(NAME);
         let second = tokio::spawn(async move { mutex.lock().await });
         let are_standing = || fixture.servers().iter().all(|server| line(server).len() == 2);
-        eventually("both stand in line", PATIENCE, are_standing);
+        eventually("both wait in the queue", PATIENCE, are_standing);
 
         proxies.iter().for_each(|proxy| proxy.set(Fault::Refuse));
         let is_alone = || fixture.servers().iter().all(|it| listeners(it) == 2);
         eventually("the servers have noticed", PATIENCE, is_alone);
         guard.release().await.expect("it is held");
-        // The ttl is 30 seconds: nobody waits for the one who is gone.
+        // The ttl is 30 seconds: no client waits for the client that has ended.
         let had = tokio::time::timeout(PATIENCE, second).await.expect("it is skipped");
         let had = had.expect("no panic").expect("it is the next one's turn");
 
-        // It stands in line again as soon as it is back.
+        // It is queued again as soon as it is back.
         proxies.iter().for_each(|proxy| proxy.set(Fault::Pass));
-        eventually("it stands in line again", PATIENCE, is_standing);
+        eventually("it waits in the queue again", PATIENCE, is_standing);
         had.release().await.expect("it is held");
         let had = tokio::time::timeout(PATIENCE, first).await.expect("its turn comes");
         had.expect("no panic").expect("its turn comes").verify().await.expect("it is held");
@@ -88,7 +88,7 @@ fn servers_that_all_forget_everything_go_on_with_those_who_wait() {
         // Of its fence nothing is promised: those before it are forgotten, and it is drawn by a
         // client whose clock need not agree with the other's to the millisecond.
         let had = had.expect("no panic").expect("nobody has it");
-        // The one who had it is told as soon as a session begins in which it can ask.
+        // The former waiter is notified as soon as a session begins in which it can ask.
         let started = Instant::now();
         let lost = loop {
             match robbed.extend(LONG).await {
@@ -145,7 +145,7 @@ fn a_minority_that_is_restarted_finds_those_who_wait_again() {
     });
 }
 
-/// Whoever comes next is granted the lock there, so that it would be counted twice.
+/// The lock is granted to the next waiter there, so its grant would be counted twice.
 #[test]
 fn a_grant_of_a_server_that_has_forgotten_the_session_does_not_count() {
     let servers = Server::start_many(3);
@@ -162,7 +162,7 @@ fn a_grant_of_a_server_that_has_forgotten_the_session_does_not_count() {
     let waiter = std::thread::spawn(move || block_on(mutex.lock_timeout(PATIENCE)));
     eventually("one server grants it", PATIENCE, || forgetful.get(NAME).is_some());
     for server in [second, third] {
-        eventually("it stands in line", PATIENCE, || line(server).len() == 1);
+        eventually("it waits in the queue", PATIENCE, || line(server).len() == 1);
     }
 
     forget_and_turn_away(forgetful);

@@ -83,7 +83,7 @@ impl Inside {
 
     pub(super) fn leave(&self, identity: usize) {
         let mut inside = self.0.lock().expect("nobody overlaps");
-        let (known, times) = inside.expect("somebody is inside");
+        let (known, times) = inside.expect("an entry holds the lock");
         assert_eq!(known, identity, "two identities are inside");
         *inside = (times > 1).then_some((identity, times - 1));
     }

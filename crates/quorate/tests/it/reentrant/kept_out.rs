@@ -1,4 +1,4 @@
-//! Those who hold the lock in another way, and entries: one or the other.
+//! Other holders of the lock exclude entries, and entries exclude them.
 
 use super::{assert_others_are_kept_out, enter, entry, is_taken, release, waiting, won};
 use crate::conformance::fixture::{Fixture, take};
@@ -31,7 +31,7 @@ async fn readers_and_a_writer_keep_entries_out(fixture: &Fixture) {
     assert!(is_taken(entry(&alice, "x")).await);
     let waiter = waiting(fixture, &bob, entry(&bob, "x"), 1).await;
     for reader in readers {
-        assert!(!waiter.is_finished(), "somebody reads");
+        assert!(!waiter.is_finished(), "a reader holds it");
         release(reader.into_guard()).await;
     }
     release(won(waiter).await).await;

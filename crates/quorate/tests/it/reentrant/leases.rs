@@ -149,5 +149,5 @@ async fn entries_of_a_client_that_shuts_down_are_given_back(fixture: &Fixture) {
 }
 
 async fn lost(guard: &Guard) -> LostReason {
-    tokio::time::timeout(PATIENCE, guard.lost()).await.expect("it is told").reason
+    tokio::time::timeout(PATIENCE, guard.lost()).await.expect("it is notified").reason
 }

@@ -46,7 +46,7 @@ async fn votes_that_are_always_split_are_settled() {
     for round in 0..FAR_ROUNDS {
         let (began, entries) = (Instant::now(), 1 + round % 4);
         split(clients, entries, round / 4 % 2 == 1).await;
-        // Whoever asks again only after a third of the ttl would take longer.
+        // A waiter that asks again only after a third of the ttl would take longer.
         assert!(began.elapsed() < SOON, "{entries} entries of each: {:?}", began.elapsed());
     }
     far.wait_until_empty();
@@ -118,7 +118,7 @@ impl Far {
     }
 }
 
-/// So many entries of each identity, or in place of one of these others without an identity.
+/// This many entries of each identity, or owners without an identity instead of one of them.
 async fn split(clients: &[Client], entries: usize, is_mixed: bool) {
     let mutexes = (0..clients.len() * entries).map(|number| match number % clients.len() {
         0 if is_mixed => clients[0].mutex("a"),

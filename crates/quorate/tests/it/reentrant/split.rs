@@ -36,7 +36,7 @@ async fn identities_that_are_handed_one_node_each_settle(fixture: &Fixture) {
 
 fn in_line(server: &Server) -> Vec<String> {
     let mut range = cmd("ZRANGE");
-    range.arg(LINE).arg(0).arg(-1).query(&mut server.connection()).expect("the server tells")
+    range.arg(LINE).arg(0).arg(-1).query(&mut server.connection()).expect("the server answers")
 }
 
 const LINE: &str = "quorate:q:{a}";

@@ -1,4 +1,4 @@
-//! What is told of a lock that is entered, and what is left on the nodes.
+//! Reports about a lock that is entered, and what is left on the nodes.
 
 use super::{enter, entry, release, told, wait_until_entered, waiting, won};
 use crate::conformance::fixture::{Fixture, on_servers, take};
@@ -14,7 +14,7 @@ async fn all_entries_are_told_with_their_identity(fixture: &Fixture) {
     let waiter = waiting(fixture, &bob, entry(&bob, "y"), 1).await;
     wait_until_entered(fixture, &alice, 3).await;
     let report = told(fixture, &alice, |report| report.waiting_total == 1).await;
-    let holder = report.holder.clone().expect("somebody");
+    let holder = report.holder.clone().expect("a holder");
     let mut whos: Vec<&str> = report.shared_with.iter().map(|it| &*it.who).collect();
     whos.push(&holder.who);
     whos.sort_unstable();
@@ -29,7 +29,7 @@ async fn all_entries_are_told_with_their_identity(fixture: &Fixture) {
     assert_eq!(list.locks.len(), 1);
     assert_eq!(list.locks[0].name, "a");
     assert_eq!(list.locks[0].shared_with.len(), 2);
-    let holder = list.locks[0].holder.clone().expect("somebody");
+    let holder = list.locks[0].holder.clone().expect("a holder");
     assert_eq!(holder.identity.as_deref(), Some("x"));
     for guard in guards {
         release(guard).await;

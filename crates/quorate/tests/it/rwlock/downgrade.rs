@@ -1,4 +1,5 @@
-//! Writers that become readers: nobody writes in between, and those who wait to read come in.
+//! Writers that become readers: no other writer holds the lock in between, and waiting readers
+//! acquire it.
 
 use std::time::Instant;
 
@@ -59,12 +60,12 @@ async fn a_writer_that_waits_is_not_let_in_between(fixture: &Fixture) {
     // What the nodes were asked after the downgrade they have answered after it.
     told(fixture, &alice, |report| report.holder.as_ref().is_some_and(|it| it.is_shared)).await;
     reader.verify().await.expect("it has it");
-    assert!(!next.is_finished(), "somebody reads");
+    assert!(!next.is_finished(), "a reader holds it");
     assert!(!behind.is_finished(), "a writer is before it");
     reader.release().await.expect("nobody else had it");
     let next = won(next).await;
     assert!(next.fence() > before, "those of writers grow");
-    assert!(!behind.is_finished(), "somebody writes");
+    assert!(!behind.is_finished(), "a writer holds it");
     next.release().await.expect("it was held");
     drop(won(behind).await);
     wait_until_gone(fixture);
@@ -101,7 +102,7 @@ async fn it_is_shown_as_a_reader(fixture: &Fixture) {
     let is_shared = told(fixture, &bob, |report| {
         report.votes == fixture.len() && report.holder.as_ref().is_some_and(|it| it.is_shared)
     });
-    let holder = is_shared.await.holder.expect("somebody");
+    let holder = is_shared.await.holder.expect("a holder");
     assert_eq!((&*holder.who, holder.fence), ("the importer", None));
     assert!(holder.held_for.is_some() && holder.expires_in.is_some());
     reader.release().await.expect("it was held");
@@ -206,7 +207,7 @@ async fn a_majority_that_cannot_be_reached_is_waited_for_until_the_lease_ends() 
     fixture.behave(&[Fail, Fail, Answer]);
     let error = writer.downgrade().await.unwrap_err();
     assert!(matches!(&error, DowngradeError::Lost(lost) if lost.reason == Expired), "{error}");
-    assert_eq!(watcher.await.unwrap().reason, Expired, "so are those who watch");
+    assert_eq!(watcher.await.unwrap().reason, Expired, "so does the watcher");
     fixture.behave(&[Answer; 3]);
     pass(TICK).await;
     assert_eq!(fixture.holding(), 0);
@@ -263,7 +264,7 @@ async fn its_time_counts_anew_and_the_limit_of_the_writer_stays() {
     assert!(asked.elapsed() < TTL * 3, "of the writer's limit, not a new one");
 }
 
-/// What was taken from the writer says nothing about the reader, which is told by its own.
+/// The loss token of the writer reports nothing about the reader, which has its own.
 #[tokio::test(start_paused = true)]
 async fn the_loss_of_the_reader_is_told() {
     let fixture = PausedFixture::new(3);

@@ -77,7 +77,7 @@ async fn a_part_is_handed_to_another_process(fixture: &Fixture) {
     guard.verify().await.expect("bob has it");
     assert!(lock(&bob).try_write().await.expect("every node answers").is_none());
     let report = told(fixture, &alice, |report| report.shared_with.len() == 1).await;
-    let holder = report.holder.expect("somebody");
+    let holder = report.holder.expect("a holder");
     let mut whos = [&*holder.who, &*report.shared_with[0].who];
     whos.sort_unstable();
     assert_eq!(whos, ["alice", "bob"]);
@@ -87,7 +87,7 @@ async fn a_part_is_handed_to_another_process(fixture: &Fixture) {
     told(fixture, &alice, |report| report.shared_with.is_empty()).await;
 }
 
-/// Unlike one who holds a lock alone, whose fence must not be old: others come all the time.
+/// Unlike an exclusive holder, whose fence must not be old: other readers come all the time.
 async fn a_node_that_forgot_is_given_every_part_again(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     if fixture.tolerated() == 0 {

@@ -1,4 +1,4 @@
-//! Those who know nothing of readers: classic mode and other libraries; and a node that is down.
+//! Clients that know no readers: classic mode and other libraries; and a node that is down.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn readers_keep_another_library_out_and_wait_for_it() {
             let mut connection = server.connection();
             let set = cmd("SET").arg("a").arg("theirs").arg("NX").arg("PX").arg(60_000).clone();
             let set: Option<String> = set.query(&mut connection).expect("the server answers");
-            assert_eq!(set, None, "somebody reads");
+            assert_eq!(set, None, "a reader holds it");
         }
         reader.release().await.expect("it was held");
         fixture.wait_until_empty(fixture.all());

@@ -142,7 +142,7 @@ async fn all_who_hold_it_are_told(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let _readers = [read(&alice).await, read(&bob).await, read(&bob).await];
     let report = told(fixture, &alice, |report| report.shared_with.len() == 2).await;
-    let holder = report.holder.clone().expect("somebody");
+    let holder = report.holder.clone().expect("a holder");
     let mut whos: Vec<&str> = report.shared_with.iter().map(|it| &*it.who).collect();
     whos.push(&holder.who);
     whos.sort_unstable();
@@ -170,7 +170,7 @@ pub(super) async fn read(client: &Client) -> ReadGuard {
     lock(client).read_timeout(PATIENCE).await.expect("nobody writes")
 }
 
-/// One who waits, when so many stand in line on every node.
+/// A waiter, as soon as this many owners wait on every node.
 pub(super) async fn waiting(
     fixture: &Fixture,
     client: &Client,
@@ -193,7 +193,7 @@ pub(super) async fn won(waiter: JoinHandle<Result<Guard, LockError>>) -> Guard {
     won.expect("no panic").expect("the lock is free")
 }
 
-/// What is told about the lock, as soon as that is so.
+/// The report about the lock, as soon as it is as expected.
 pub(super) async fn told(
     fixture: &Fixture,
     client: &Client,

@@ -64,7 +64,7 @@ fn who_waits_waits_on_while_there_is_no_majority(mode: Mode) {
     let guard = block_on(jobs(&holder, 1).acquire()).unwrap();
     let semaphore = jobs(&client, 1);
     let waiting = std::thread::spawn(move || block_on(semaphore.acquire_timeout(PATIENCE)));
-    eventually("it is the first in line", PATIENCE, || {
+    eventually("it is the first waiter", PATIENCE, || {
         cluster.servers.iter().all(|server| server.get("jobs#line").is_some())
     });
     cluster.proxies.iter().for_each(quorate_testkit::Proxy::close_all);

@@ -34,7 +34,7 @@ async fn loss_of_one_permit_is_a_loss_of_all(fixture: &Fixture) {
     let (token, lost) = (held.loss_token(), held.lost());
     let robbed = held.guards()[1].name().to_owned();
     rob(fixture, &robbed);
-    let lost = tokio::time::timeout(PATIENCE, lost).await.expect("it is told");
+    let lost = tokio::time::timeout(PATIENCE, lost).await.expect("it is notified");
     assert_eq!(lost.reason, LostReason::Gone);
     assert!(token.is_cancelled() && held.remaining().is_zero() && held.check().is_err());
     held.guards()[0].verify().await.expect("the other one is held until then");

@@ -164,7 +164,7 @@ async fn a_caller_that_wants_all_is_served_although_others_come_and_go(fixture: 
     wait_until_only(fixture, &[]);
 }
 
-/// One who wants few does not pass one who wants many.
+/// A caller that wants few permits does not pass a caller that wants many.
 async fn callers_who_want_several_come_in_their_order(fixture: &Fixture) {
     if fixture.mode() == Mode::Classic {
         return; // Without a queue there is no order.
@@ -193,7 +193,7 @@ async fn callers_who_want_several_come_in_their_order(fixture: &Fixture) {
 
 async fn a_wait_for_several_that_ends_leaves_nothing(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
-    // One is free: whoever waits for two has it meanwhile.
+    // One permit is free: the caller that waits for two holds it meanwhile.
     let guards = take(&jobs(&alice, 3), 2).await;
     for _ in 0..3 {
         let waited = jobs(&bob, 3).acquire_many_timeout(2, BRIEF).await;

@@ -47,7 +47,7 @@ async fn who_waits_gets_the_permit_that_is_released(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut guards = take(&jobs(&alice, 3), 3).await;
     guards.sort_by_key(|guard| guard.name().to_owned());
-    // Each of them in turn: whoever waits waits for all of them.
+    // Each of them in turn: a waiter waits for all of them.
     for number in 0..3 {
         let semaphore = jobs(&bob, 3);
         let waiting = tokio::spawn(async move { semaphore.acquire().await });
@@ -56,8 +56,8 @@ async fn who_waits_gets_the_permit_that_is_released(fixture: &Fixture) {
         let freed = guards.remove(number);
         let name = freed.name().to_owned();
         freed.release().await.expect("it is held");
-        // It would ask again after ten seconds: it is told. In classic mode it looks.
-        let got = tokio::time::timeout(LONG / 6, waiting).await.expect("it is told");
+        // It would ask again after ten seconds, but it is notified. In classic mode it polls.
+        let got = tokio::time::timeout(LONG / 6, waiting).await.expect("it is notified");
         let got = got.expect("no panic").expect("one is free");
         assert_eq!(got.name(), name);
         guards.insert(number, got);
@@ -73,7 +73,7 @@ async fn of_several_that_are_released_one_is_kept(fixture: &Fixture) {
         let waiting = tokio::spawn(async move { semaphore.acquire().await });
         wait_for_line(fixture, &alice, 4, 0).await;
         drop(guards);
-        let got = tokio::time::timeout(LONG / 6, waiting).await.expect("it is told");
+        let got = tokio::time::timeout(LONG / 6, waiting).await.expect("it is notified");
         let mut got = vec![got.expect("no panic").expect("some are free")];
         wait_until_only(fixture, &got);
         got.extend(take(&jobs(&alice, 4), 3).await);

@@ -19,7 +19,7 @@ on_every_engine! {
         permits_have_the_settings_of_locks;
 }
 
-/// On one server alone: so many locks keep a machine busy.
+/// On one server only: this number of locks keeps a machine busy.
 #[test]
 fn a_semaphore_can_have_the_most_permits() {
     on_servers(&[1], async |fixture: &Fixture| all_are_had(fixture, Semaphore::MAX_PERMITS).await);
@@ -41,7 +41,7 @@ async fn all_are_had(fixture: &Fixture, most: u32) {
     let waited = jobs(&alice, most).acquire_timeout(wait).await;
     assert!(matches!(waited, Err(LockError::Timeout { .. })), "{waited:?}");
     guards.pop();
-    let got = tokio::time::timeout(LONG / 3, waiting).await.expect("it is told");
+    let got = tokio::time::timeout(LONG / 3, waiting).await.expect("it is notified");
     guards.push(got.expect("no panic").expect("one is free"));
     wait_until_only(fixture, &guards);
     // As many are waited for, and come one by one.
@@ -49,7 +49,7 @@ async fn all_are_had(fixture: &Fixture, most: u32) {
     let waiting = tokio::spawn(async move { semaphore.acquire_many(most).await });
     guards.drain(..most as usize / 2).for_each(drop);
     drop(guards);
-    let all = tokio::time::timeout(LONG, waiting).await.expect("it is told");
+    let all = tokio::time::timeout(LONG, waiting).await.expect("it is notified");
     let all = all.expect("no panic").expect("all are free");
     all.check().expect("all are held");
     drop(all);

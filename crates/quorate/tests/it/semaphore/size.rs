@@ -34,7 +34,7 @@ async fn a_semaphore_that_grows_while_it_is_full_admits_more_at_once(fixture: &F
     guards.extend(jobs(&many, 4).try_acquire().await.expect("all answer"));
     assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4"]);
     assert!(jobs(&many, 4).try_acquire().await.expect("all answer").is_none());
-    // Whoever still says less has no part in it.
+    // A client that still names a smaller size cannot acquire it.
     let waited = jobs(&few, 2).acquire_timeout(Duration::from_millis(30)).await;
     assert!(matches!(waited, Err(LockError::Timeout { .. })), "{waited:?}");
     wait_until_only(fixture, &guards);
@@ -59,14 +59,14 @@ async fn a_semaphore_that_shrinks_admits_nobody_before_one_of_its_permits_is_fre
         assert!(!waiting.is_finished(), "as many hold one as there are permits now");
     }
     guards.pop().expect("it is held").release().await.expect("it is held");
-    let got = tokio::time::timeout(LONG / 3, waiting).await.expect("it is told");
+    let got = tokio::time::timeout(LONG / 3, waiting).await.expect("it is notified");
     guards.push(got.expect("no panic").expect("one is free"));
     assert_eq!(names(&guards), ["jobs#1", "jobs#2"]);
     wait_until_only(fixture, &guards);
 }
 
-/// The number is not stored: whoever says 2 looks at the first two permits, and at no others. So
-/// up to four owners are there until those who hold the higher permits release them.
+/// The size is not stored: a client that names 2 uses the first two permits, and no others. So
+/// there are up to four owners until the holders of the higher permits release them.
 async fn permits_beyond_the_new_number_do_not_count(fixture: &Fixture) {
     let (few, many) = (fixture.client("few").await, fixture.client("many").await);
     let mut guards = take(&jobs(&many, 4), 4).await;
@@ -103,11 +103,11 @@ async fn while_callers_disagree_there_is_one_queue(fixture: &Fixture) {
     guards.extend(jobs(&many, 4).try_acquire().await.expect("all answer"));
     assert_eq!(guards.len(), 4, "it is free");
     guards.remove(0).release().await.expect("it is held");
-    let got = tokio::time::timeout(LONG / 3, first).await.expect("it is told");
+    let got = tokio::time::timeout(LONG / 3, first).await.expect("it is notified");
     guards.push(got.expect("no panic").expect("one is free"));
     wait_for_line(fixture, &many, 4, 0).await;
     guards.retain(|guard| guard.name() != "jobs#4");
-    let got = tokio::time::timeout(LONG / 3, second).await.expect("it is told");
+    let got = tokio::time::timeout(LONG / 3, second).await.expect("it is notified");
     guards.push(got.expect("no panic").expect("one is free"));
     assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4"]);
     wait_until_only(fixture, &guards);
@@ -139,7 +139,7 @@ async fn nobody_is_admitted_beyond_the_largest_number(fixture: &Fixture) {
     wait_until_only(fixture, &[]);
 }
 
-/// Waits until no node has other permits than these. Somebody is the first in the queue.
+/// Waits until no node has other permits than these, while the queue has a first waiter.
 fn wait_until_only_and_line(fixture: &Fixture, wanted: &[String]) {
     quorate_testkit::eventually(&format!("only {wanted:?} are held"), PATIENCE, || {
         let found: Vec<String> = fixture.all().flat_map(|node| fixture.names(node)).collect();

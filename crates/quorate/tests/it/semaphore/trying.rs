@@ -54,8 +54,8 @@ async fn trying_finds_the_last_one(fixture: &Fixture) {
     }
 }
 
-/// One has a permit, another takes and releases one all the time: the third is always free, for
-/// those who try and for those who would wait.
+/// One client holds a permit, another acquires and releases one all the time. The third permit is
+/// always free, for tries and for waiters.
 async fn who_looks_for_a_permit_takes_no_more_than_it_needs(fixture: &Fixture) {
     let (alice, bob, carol) =
         (fixture.client("alice").await, fixture.client("bob").await, fixture.client("carol").await);

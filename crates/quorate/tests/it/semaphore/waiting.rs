@@ -1,4 +1,4 @@
-//! The order of those who wait, and how they leave.
+//! The order of waiters, and how they leave.
 
 use std::{
     sync::{Arc, Mutex},
@@ -44,7 +44,7 @@ async fn in_order(fixture: &Fixture) {
     guards.remove(0).release().await.expect("it is held");
     for waiter in waiters {
         let in_time = tokio::time::timeout(PATIENCE, waiter).await;
-        in_time.expect("the line moves").expect("no panic");
+        in_time.expect("the queue moves").expect("no panic");
     }
     assert_eq!(*turns.lock().expect("no panic"), (0..8).collect::<Vec<_>>());
     wait_until_only(fixture, &guards);
@@ -72,7 +72,7 @@ async fn the_first_in_line_keeps_its_place_although_its_permit_would_not_be_rene
 async fn one_whose_time_is_over_leaves_nothing(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guards = take(&jobs(&alice, 3), 3).await;
-    // The first in line, and one behind it.
+    // The first waiter, and one behind it.
     for wait in [0, 1, 5, 50].map(Duration::from_millis) {
         let (first, second) = (jobs(&bob, 3), jobs(&alice, 3));
         let (first, second) =
@@ -124,7 +124,7 @@ async fn one_who_leaves_is_in_nobodys_way(fixture: &Fixture) {
     assert!(first.await.is_err_and(|error| error.is_cancelled()));
     wait_for_line(fixture, &alice, 2, 0).await;
     guards.remove(0).release().await.expect("it is held");
-    let got = tokio::time::timeout(PATIENCE, second).await.expect("it is told");
+    let got = tokio::time::timeout(PATIENCE, second).await.expect("it is notified");
     guards.push(got.expect("no panic").expect("it is its turn"));
     wait_until_only(fixture, &guards);
 }

@@ -101,18 +101,18 @@ fn a_server_that_speaks_tls_says_so_to_a_plain_client() {
     assert!(text.contains("rediss://"), "{text}");
 }
 
-/// Waits until the client knows why the server does not want it. That comes after the handshake,
-/// and a connection that is reset then may swallow it: it is told at one of the next attempts.
+/// Waits until the client knows why the server rejects it. The reason comes after the handshake,
+/// and is lost if the connection is reset then: one of the next attempts reports it.
 fn is_refused_by(settings: ClientBuilder) {
     let client = settings.build().expect("the settings are valid");
-    eventually("the refusal is told", PATIENCE, || {
+    eventually("the refusal is reported", PATIENCE, || {
         let text = client.node_status()[0].to_string();
         assert!(client.node_status()[0].answer != NodeAnswer::Attached);
         text.contains("TLS failed: the server refused") && text.contains("client certificate")
     });
 }
 
-/// Waits until the first connect has failed, and tells how.
+/// Waits until the first connect has failed, and returns the reason.
 fn node_error(settings: ClientBuilder) -> NodeError {
     let client = settings.build().expect("the settings are valid");
     let mut found = None;

@@ -39,7 +39,8 @@ fn a_key_that_somebody_overwrote_does_not_void_the_others(mode: Mode) {
     overwrite.exec(&mut connection).unwrap();
     cmd("SET").arg("order:150").arg("another's").exec(&mut connection).unwrap();
     cmd("DEL").arg("order:299").exec(&mut connection).unwrap();
-    // What was only deleted is taken again in line, since nobody else has had it.
+    // In the default mode a key that was only deleted is acquired again, since no other owner held
+    // it.
     let odd = match mode {
         Mode::Line => &["order:7", "order:150"][..],
         Mode::Classic => &["order:7", "order:150", "order:299"],

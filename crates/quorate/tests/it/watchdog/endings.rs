@@ -77,7 +77,8 @@ fn a_server_hears_no_more_of_a_lock_that_was_let_go(mode: Mode) {
     let settings = mode.of(Client::builder().quarantine(false)).nodes([server.url()]).ttl(SHORT);
     let client = block_on(settings.observer(journal.clone()).connect()).unwrap();
     let witness = Witness::start();
-    // In line a session is heard of all the time; only the script that renews has this command.
+    // In the default mode sessions send commands all the time; only the script that renews has this
+    // command.
     let renewing = match mode {
         Mode::Line => "mget",
         Mode::Classic => "evalsha",
@@ -130,8 +131,8 @@ impl Way {
     }
 }
 
-/// Another client whose lock is renewed meanwhile: its keeper shows that time has passed, and that
-/// keepers work.
+/// Another client whose lock is renewed meanwhile: its watchdog shows that time has passed, and
+/// that watchdogs work.
 struct Witness {
     journal: Journal,
     _held: Arc<Guard>,
@@ -146,7 +147,7 @@ impl Witness {
         Self { journal, _held: Arc::new(held) }
     }
 
-    /// Waits for so many renewals that `time` has passed: there are no more than six in a ttl.
+    /// Waits for enough renewals that `time` has passed: there are no more than six in a ttl.
     fn wait_for(&self, time: Duration) {
         let enough = self.journal.count("renewed") + 6 * time.div_duration_f64(SHORT) as usize;
         eventually("the witness is renewed", PATIENCE, || self.journal.count("renewed") > enough);

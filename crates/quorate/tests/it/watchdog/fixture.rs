@@ -75,7 +75,7 @@ pub(crate) async fn take(mutex: &Mutex) -> Guard {
     mutex.try_lock().await.expect("a majority answers").expect("nobody has it")
 }
 
-/// True if somebody has the lock.
+/// True if the lock is held.
 pub(crate) async fn is_taken(mutex: &Mutex) -> bool {
     mutex.try_lock().await.expect("a majority answers").is_none()
 }

@@ -83,7 +83,7 @@ async fn a_majority_that_comes_back_in_time_keeps_the_lock(mode: Mode) {
         pass(TTL / 2).await;
         guard.check().unwrap();
         assert!(guard.is_at_risk(), "{behaviour:?}: no renewal was confirmed");
-        assert_eq!(fixture.journal.count("at risk"), 1, "{behaviour:?}: it is told once");
+        assert_eq!(fixture.journal.count("at risk"), 1, "{behaviour:?}: it is reported once");
 
         fixture.behave(&[Answer; 3]);
         pass(TTL / 10).await;

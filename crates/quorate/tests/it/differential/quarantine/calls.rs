@@ -79,7 +79,7 @@ impl<'a> Node<'a> {
         self.clock.time_us()
     }
 
-    /// Sets the clock to a millisecond, and so many microseconds of it if the server allows that.
+    /// Sets the clock to a millisecond, and to these microseconds of it if the server allows that.
     pub(super) fn set_clock(&mut self, to_ms: u64, micros: u64) {
         let micros = if self.is_counting { 0 } else { micros };
         let (from_us, to_us) = (self.now_us(), to_ms * 1_000 + micros);

@@ -24,7 +24,7 @@ pub(super) enum Step {
     Plant { name: Name, ttl_ms: Option<u64> },
     /// Another program deletes that.
     Forget { name: Name },
-    /// Somebody deletes everything.
+    /// Every key is deleted.
     Clear,
     /// The server has no memory left from now on, or has some again.
     Fill(bool),
@@ -187,7 +187,7 @@ impl Draw {
         let kind = match is_recorded || self.up_to(2) == 0 {
             _ if is_ping => 80,
             true => self.up_to(99),
-            // Where nodes are not guarded there are but sessions.
+            // Without quarantine there are only sessions.
             false => 70 + self.up_to(20),
         };
         Step::Ask(match kind {

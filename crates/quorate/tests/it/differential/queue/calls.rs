@@ -1,4 +1,4 @@
-//! Commands of the line as calls of its scripts, by what their headers say.
+//! Commands of the queue as calls of its scripts, as their headers describe.
 
 use quorate_core::{
     command::{ClientId, Command, KeyObservation, Owner, Reply, SessionTerms},
@@ -300,7 +300,7 @@ fn inspected(items: &[Value]) -> Option<Reply> {
     })))
 }
 
-/// One of those who hold a lock together, as it is stored; another library has other tables.
+/// One shared holder of a lock, as it is stored. Tables of other libraries differ.
 fn stored_share(pair: &[Vec<u8>]) -> Option<(Owner, Share)> {
     let owner = Owner::from_bytes(&pair[0]);
     let number = |at: usize| digits(&pair[1][at..at + 16]).expect("16 digits");
@@ -346,12 +346,11 @@ pub(in super::super) fn write_aside(pipeline: &mut Pipeline, name: &Name) {
     pipeline.cmd("EVAL").arg(SHARES).arg(1).arg(name.as_bytes());
 }
 
-/// How the keys of ours begin: not as they do unless somebody says otherwise, so that no script can
-/// take that for granted.
+/// The prefix of our keys. It is not the default, so that no script can rely on the default.
 pub(in super::super) const PREFIX: &str = "app 7:q:";
 
-/// The last grant, if that is its record: what is left of it tells when it was, unless it says so
-/// itself.
+/// The last grant, if this is its record. Its time follows from the remaining time of the record,
+/// unless the record contains it.
 fn last_grant(now: NodeTime, record: &[u8], left_ms: i64) -> Option<LastGrant> {
     let (fence, since) = record.split_at_checked(16)?;
     let fence = Fence::new(digits(fence)?);

@@ -36,7 +36,7 @@ fn a_full_server_lets_holders_live_on_and_give_back_as_the_store_does() {
             set_memory(server, 1);
             fixture.pass_ms(5);
             fixture.run([fixture.act(act, middle, holder)]);
-            // Whoever has it now holds it on and gives it back, until nobody is left.
+            // The current holder extends and releases, until no owner is left.
             for (sender, next) in [(early, &others[0]), (middle, holder), (late, &others[1])] {
                 fixture.run([
                     fixture.act(Act::Extend, sender, next),
@@ -48,7 +48,7 @@ fn a_full_server_lets_holders_live_on_and_give_back_as_the_store_does() {
     });
 }
 
-/// The table of readers is looked through if few are left, and by whoever waits if there are many.
+/// The table of readers is searched if few readers are left, and by each waiter if there are many.
 #[test]
 fn a_release_that_leaves_few_readers_throws_out_the_dead_as_the_store_does() {
     on_every_flavour(Pace::Set, |server| {

@@ -1,4 +1,4 @@
-//! Random commands of the line: few names, clients and owners, so that they meet.
+//! Random commands of the queue, with few names, clients and owners, so that they collide.
 
 use quorate_core::{
     backoff::Jitter,
@@ -153,7 +153,7 @@ impl Draw {
                 Command::Batch(heartbeats.collect())
             }
             16..=18 => {
-                // Classic mode on a guarded node.
+                // Classic mode on a node with quarantine.
                 self.next += 1;
                 let owner = Owner::new(&self.callers[at].client, self.next, "me");
                 let (ttl_ms, sender) = (self.ttl_ms(), Some(self.speaker_or_stale(at)));
@@ -224,7 +224,7 @@ impl Draw {
     fn adopt(&mut self, store: &mut Store, now: NodeTime, name: Name, at: usize) -> Command {
         let (mut from, mut owner) = (self.holder(store, now, &name), self.new_owner(now));
         if self.up_to(4) == 0 {
-            // Somebody else, who may have done so before.
+            // Another owner, which may have done so before.
             (from, owner) = (self.owner(), self.holder(store, now, &name));
         }
         // Who shares a lock seldom has it alone then, and identities seldom change.
@@ -296,7 +296,7 @@ impl Draw {
         KeyExtension { name, owner, ttl_ms: self.ttl_ms() }
     }
 
-    /// Anybody; on a full server mostly one who stands in line, since nobody else gets anything.
+    /// Any owner; on a full server mostly a waiter, since no other owner is granted anything.
     fn asker(&mut self, store: &mut Store, now: NodeTime, name: &Name) -> Owner {
         let waiting = store.details(now, name).waiting;
         match store.is_full() && !waiting.is_empty() && self.up_to(2) > 0 {
@@ -305,7 +305,7 @@ impl Draw {
         }
     }
 
-    /// Mostly who holds the lock, or one of those who do.
+    /// Mostly the holder of the lock, or one of its holders.
     fn holder(&mut self, store: &mut Store, now: NodeTime, name: &Name) -> Owner {
         let shares = store.details(now, name).shares;
         if !shares.is_empty() && self.up_to(3) > 0 {

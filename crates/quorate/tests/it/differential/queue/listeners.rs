@@ -1,4 +1,4 @@
-//! The connections on which clients listen for what the node tells unasked.
+//! The connections on which clients receive pushes of the node.
 
 use std::{
     collections::BTreeMap,

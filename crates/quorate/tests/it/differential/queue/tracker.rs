@@ -90,8 +90,8 @@ impl Tracker {
             }
             (_, Reply::Queued { is_foreign: true, .. }) => "queued behind another library",
             (_, Reply::Queued { rank: None, .. }) => "not queued",
-            (_, Reply::Queued { rank: Some(0), .. }) => "the first in line",
-            (_, Reply::Queued { rank: Some(_), .. }) => "not the first in line",
+            (_, Reply::Queued { rank: Some(0), .. }) => "the first waiter",
+            (_, Reply::Queued { rank: Some(_), .. }) => "not the first waiter",
             (Command::Release { yields: Some(_), .. }, Reply::Released { is_ours: true }) => {
                 "yielded"
             }
@@ -100,7 +100,7 @@ impl Tracker {
                 Some(Reply::Stale) => "stale",
                 Some(Reply::Granted { .. }) if self.is_free => "a heartbeat finds it free",
                 Some(Reply::Granted { .. }) => "a heartbeat of the holder",
-                _ => "a heartbeat in line",
+                _ => "a heartbeat in the queue",
             },
             (Command::Adopt { .. }, Reply::Stored) => "adopted",
             (Command::Adopt { .. }, _) => "not adopted",
@@ -130,7 +130,7 @@ impl Tracker {
         *self.seen.entry(kind).or_default() += 1;
     }
 
-    /// What happened to those who hold a lock together, or might.
+    /// What happened to shared holders of a lock, and to waiters for a share.
     fn kind_of_share(&self, command: &Command, reply: &Reply) -> Option<&'static str> {
         Some(match (command, reply) {
             (Command::Acquire { request: ask, .. }, Reply::Granted { fence, is_earlier })
@@ -146,9 +146,9 @@ impl Tracker {
             }
             (Command::Acquire { request: ask, .. }, Reply::Queued { .. }) => {
                 match (self.is_shared, is_shared(&ask.owner)) {
-                    (true, true) => "behind one who wants it alone",
-                    (true, false) => "behind those who share",
-                    (false, true) => "behind one who has it alone",
+                    (true, true) => "behind an exclusive waiter",
+                    (true, false) => "behind shared holders",
+                    (false, true) => "behind an exclusive holder",
                     (false, false) => return None,
                 }
             }
@@ -157,7 +157,7 @@ impl Tracker {
                     (true, true, _) => "a share yielded",
                     (false, true, true) => "a share released to others",
                     (false, true, false) => "a share released",
-                    (false, false, true) => "a way cleared for those who share",
+                    (false, false, true) => "a way cleared for shared holders",
                     (..) => return None,
                 }
             }
@@ -211,7 +211,7 @@ impl Tracker {
                     (true, _, true) => "an entry behind another identity",
                     (true, _, false) => "behind entries",
                     (false, true, true) => "an entry behind readers",
-                    (false, false, true) => "an entry behind one who has it alone",
+                    (false, false, true) => "an entry behind an exclusive holder",
                     (false, _, false) => return None,
                 }
             }
@@ -339,7 +339,7 @@ pub(super) const KINDS: [&str; 65] = [
     "not adopted",
     "a heartbeat finds it free",
     "a heartbeat of the holder",
-    "a heartbeat in line",
+    "a heartbeat in the queue",
     "stale",
     "attached",
     "an earlier one waits",
@@ -351,8 +351,8 @@ pub(super) const KINDS: [&str; 65] = [
     "a ticket of the past",
     "queued behind another library",
     "not queued",
-    "the first in line",
-    "not the first in line",
+    "the first waiter",
+    "not the first waiter",
     "yielded",
     "not yielded",
     "handed on",
@@ -368,8 +368,8 @@ pub(super) const KINDS: [&str; 65] = [
     "the first to share",
     "one more to share",
     "shared already",
-    "behind those who share",
-    "behind one who has it alone",
+    "behind shared holders",
+    "behind an exclusive holder",
     "a share yielded",
     "a share released to others",
     "a share released",
@@ -383,7 +383,7 @@ pub(super) const KINDS: [&str; 65] = [
     "an entry behind another identity",
     "behind entries",
     "an entry behind readers",
-    "an entry behind one who has it alone",
+    "an entry behind an exclusive holder",
     "an entry released to others",
     "an entry released",
     "an entry healed",
@@ -425,7 +425,7 @@ pub(super) const SELDOM: [&str; 14] = [
     "downgraded before",
     "no reader becomes a writer",
     "a share that is waited for",
-    "behind one who wants it alone",
+    "behind an exclusive waiter",
     "the last millisecond of a fence",
     "a fence forgotten",
     "the last millisecond of a line",

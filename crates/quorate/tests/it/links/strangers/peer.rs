@@ -1,4 +1,4 @@
-//! A TCP peer that does as it is told, and one that speaks just enough of Redis.
+//! A TCP peer with a fixed behaviour, and one that implements just enough of Redis.
 
 use std::{
     io::{self, BufRead, BufReader, Write},
@@ -106,7 +106,8 @@ pub(crate) fn plain_reply(words: &[String]) -> String {
         ["HMGET", _, "change"] => "*1\r\n_\r\n".into(),
         // An attempt in classic mode; who the client is.
         ["SET", ..] | ["EVAL", _, "1", _, _, _] => "+OK\r\n".into(),
-        // By the number of keys: an attempt in line, and a session that begins or goes on.
+        // By the number of keys: an attempt in the default mode, and a session that begins or goes
+        // on.
         ["EVALSHA", _, "4", ..] | ["EVAL" | "EVALSHA", _, "2", ..] => text(DIGITS),
         ["PUBLISH" | "EVALSHA", ..] => ":1\r\n".into(),
         ref other => panic!("nobody told this server about {other:?}"),
@@ -145,5 +146,5 @@ fn read_number(reader: &mut impl BufRead, kind: char) -> Option<usize> {
     line.trim_end().strip_prefix(kind)?.parse().ok()
 }
 
-/// A fence, or a time, as the line has them.
+/// A fence, or a time, as the scripts of the queue return them.
 const DIGITS: &str = "1700000000000000";
