@@ -37,7 +37,7 @@ pub(crate) struct Fixture {
 /// How the clients of a simulation wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Mode {
-    Line,
+    Queue,
     Classic,
 }
 
@@ -80,7 +80,7 @@ impl Fixture {
         }
         let claims = Claims::new(&trace);
         // Two of three seeds: what users get.
-        let mode = if Dice::new(seed, "mode").below(3) == 0 { Mode::Classic } else { Mode::Line };
+        let mode = if Dice::new(seed, "mode").below(3) == 0 { Mode::Classic } else { Mode::Queue };
         let (max_ttl, programs) = (None, Vec::new());
         Self {
             sim,
@@ -98,7 +98,7 @@ impl Fixture {
 
     /// In the default mode, whatever the seed says.
     pub(crate) fn in_line(mut self) -> Self {
-        self.mode = Mode::Line;
+        self.mode = Mode::Queue;
         self
     }
 
@@ -273,7 +273,7 @@ impl Desk {
     pub(crate) fn claim(&self, guard: &Guard) -> Claim {
         let fence = guard.fence().map(Fence::get);
         // In the default mode only readers have no fence.
-        let is_shared = self.mode == Mode::Line && fence.is_none();
+        let is_shared = self.mode == Mode::Queue && fence.is_none();
         let hold = Hold { fence, is_shared, ..Hold::default() };
         self.claims.begin(&self.host, guard.name(), hold)
     }
@@ -300,7 +300,7 @@ impl Desk {
         let witness =
             Witness { who: who.clone(), sockets: sockets.clone(), trace: self.trace.clone() };
         let settings = match self.mode {
-            Mode::Line => Client::builder(),
+            Mode::Queue => Client::builder(),
             Mode::Classic => Client::builder().classic(),
         };
         let settings = match self.max_ttl {

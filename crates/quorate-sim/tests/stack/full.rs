@@ -65,7 +65,7 @@ async fn play(desk: Desk, ttl: Duration, meanwhile: Meanwhile) {
     let held = hold(&desk, &holder).await;
     // In classic mode nobody has a place in a queue.
     let waiting = match desk.mode {
-        Mode::Line => wait(&desk, &other).await,
+        Mode::Queue => wait(&desk, &other).await,
         Mode::Classic => Vec::new(),
     };
 
@@ -103,7 +103,7 @@ async fn hold(desk: &Desk, client: &Client) -> Vec<Guard> {
         client.mutex("mutex").lock().await.expect("it is free"),
         jobs.acquire().await.expect("there is a permit").into_guard(),
     ];
-    if desk.mode == Mode::Line {
+    if desk.mode == Mode::Queue {
         held.push(client.rwlock("rwlock").read().await.expect("nobody writes").into_guard());
     }
     for guard in &held {

@@ -1,15 +1,15 @@
-//! The two modes of a client, for tests that say something about both.
+//! The two modes of a client, for tests of both.
 
 use quorate::ClientBuilder;
 
 /// Makes two tests of each body, one for each mode.
 macro_rules! in_both_modes {
     (paused: $($body:ident),+ $(,)?) => {
-        mod line {
+        mod queue {
             $(
                 #[tokio::test(start_paused = true)]
                 async fn $body() {
-                    super::$body(crate::mode::Mode::Line).await;
+                    super::$body(crate::mode::Mode::Queue).await;
                 }
             )+
         }
@@ -24,11 +24,11 @@ macro_rules! in_both_modes {
         }
     };
     ($($body:ident),+ $(,)?) => {
-        mod line {
+        mod queue {
             $(
                 #[test]
                 fn $body() {
-                    super::$body(crate::mode::Mode::Line);
+                    super::$body(crate::mode::Mode::Queue);
                 }
             )+
         }
@@ -48,8 +48,8 @@ macro_rules! in_both_modes {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Mode {
     /// The default mode: with a queue and fences.
-    Line,
-    /// As Redlock says.
+    Queue,
+    /// Plain Redlock.
     Classic,
 }
 
@@ -57,7 +57,7 @@ impl Mode {
     /// The settings of a client in this mode.
     pub(crate) fn of(self, settings: ClientBuilder) -> ClientBuilder {
         match self {
-            Self::Line => settings,
+            Self::Queue => settings,
             Self::Classic => settings.classic(),
         }
     }

@@ -36,7 +36,7 @@ fn waiting(set: MutexAll) -> JoinHandle<GuardAll> {
 
 /// Waits until this many owners wait for a lock. Without a queue their number is unknown.
 async fn wait_until_queued(fixture: &Fixture, client: &Client, name: &str, count: u64) {
-    while fixture.mode() == Mode::Line {
+    while fixture.mode() == Mode::Queue {
         let report = client.inspect(name).await.expect("the nodes tell");
         if report.holder.is_some() && report.waiting_total == count {
             return;

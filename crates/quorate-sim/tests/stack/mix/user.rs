@@ -44,7 +44,7 @@ impl User {
             let guard = client.mutex(lock).lock_timeout(WAIT_MAX).await;
             self.keep(self.awaited(lock, guard), &mut dice).await;
         }
-        if self.desk.mode == Mode::Line {
+        if self.desk.mode == Mode::Queue {
             let shared = client.rwlock(SHARED);
             let writer = shared.write_timeout(WAIT_MAX).await.map(Guard::from);
             let guard = self.awaited(SHARED, writer);
@@ -62,7 +62,7 @@ impl User {
     async fn round(&self, client: &Client, dice: &mut Dice) {
         if dice.chance(25) {
             self.go_on(client, dice).await;
-        } else if self.desk.mode == Mode::Line && dice.chance(35) {
+        } else if self.desk.mode == Mode::Queue && dice.chance(35) {
             self.share(client.rwlock(SHARED), dice).await;
         } else {
             self.lock(client.mutex(MUTEXES[dice.below(MUTEXES.len())]), dice).await;

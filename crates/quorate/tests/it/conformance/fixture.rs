@@ -35,7 +35,7 @@ enum Nodes {
 
 /// Runs a body on each of these numbers of nodes in memory.
 pub(crate) fn on_memory(numbers: &[usize], body: impl AsyncFn(&Fixture)) {
-    run_on_memory(numbers, Mode::Line, body);
+    run_on_memory(numbers, Mode::Queue, body);
 }
 
 /// Runs a body on some of these numbers of nodes in memory, in classic mode.
@@ -45,7 +45,7 @@ pub(crate) fn on_memory_in_classic_mode(numbers: &[usize], body: impl AsyncFn(&F
 
 /// Runs a body on each of these numbers of real servers, which are empty each time.
 pub(crate) fn on_servers(numbers: &[usize], body: impl AsyncFn(&Fixture)) {
-    run_on_servers(numbers, Mode::Line, body);
+    run_on_servers(numbers, Mode::Queue, body);
 }
 
 /// Runs a body on some of these numbers of real servers, in classic mode.
@@ -56,14 +56,14 @@ pub(crate) fn on_servers_in_classic_mode(numbers: &[usize], body: impl AsyncFn(&
 /// Runs a body on each of these numbers of real servers in the default mode, and on some in classic
 /// mode.
 pub(crate) fn on_servers_in_both_modes(numbers: &[usize], body: impl AsyncFn(&Fixture)) {
-    run_on_servers(numbers, Mode::Line, &body);
+    run_on_servers(numbers, Mode::Queue, &body);
     run_on_servers(&ends(numbers), Mode::Classic, &body);
 }
 
 /// Runs a body on a local node.
 #[cfg(feature = "local")]
 pub(crate) fn on_local(body: impl AsyncFn(&Fixture)) {
-    run_on_local(Mode::Line, body);
+    run_on_local(Mode::Queue, body);
 }
 
 /// Runs a body on a local node, in classic mode.

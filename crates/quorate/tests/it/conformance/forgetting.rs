@@ -49,7 +49,7 @@ async fn a_minority_that_forgets_is_given_the_lock_again_in_line(fixture: &Fixtu
     let forgetful = 0..fixture.tolerated();
     forgetful.clone().for_each(|node| fixture.forget(node));
     match fixture.mode() {
-        Mode::Line => fixture.extend_until_healed(&guard).await,
+        Mode::Queue => fixture.extend_until_healed(&guard).await,
         Mode::Classic => {
             guard.extend(LONG).await.expect("a majority has it");
             fixture.wait_until_empty(forgetful);

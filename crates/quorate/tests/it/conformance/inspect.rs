@@ -48,7 +48,7 @@ async fn the_holder_is_told(fixture: &Fixture) {
     assert!(digits.len() == 8 && digits.bytes().all(|it| it.is_ascii_hexdigit()), "{digits}");
     assert!(holder.expires_in.is_some_and(|left| left <= LONG), "{holder:?}");
     assert_eq!(holder.fence, guard.fence());
-    let is_line = fixture.mode() == Mode::Line;
+    let is_line = fixture.mode() == Mode::Queue;
     assert_eq!(holder.held_for.is_some(), is_line, "{holder:?}");
     // Servers count in whole milliseconds.
     let elapsed = before.elapsed() + Duration::from_millis(2);
@@ -90,7 +90,7 @@ async fn a_foreign_holder_is_told_from_ours(fixture: &Fixture) {
     let shown = r"a: held by redlock\n (not of Quorate), never expires";
     assert_eq!(report.to_string(), shown);
     let listed = client.locks("").await.expect("every node answers").locks;
-    assert_eq!(listed, if fixture.mode() == Mode::Line { vec![report] } else { vec![] });
+    assert_eq!(listed, if fixture.mode() == Mode::Queue { vec![report] } else { vec![] });
 }
 
 async fn what_has_expired_is_gone(fixture: &Fixture) {

@@ -99,7 +99,7 @@ async fn the_reserved_prefix_can_be_moved(fixture: &Fixture) {
         let is_aside = |key: &String| key.starts_with(sessions) || key.starts_with(people);
         let (aside, others): (Vec<_>, Vec<_>) = fixture.names(node).into_iter().partition(is_aside);
         assert_eq!(others, Vec::<String>::new(), "no lock was written");
-        let is_shown = fixture.mode() == Mode::Line && !fixture.servers().is_empty();
+        let is_shown = fixture.mode() == Mode::Queue && !fixture.servers().is_empty();
         assert!(aside.is_empty() || is_shown, "{aside:?}");
     }
     take(client.mutex("quorate:x")).await.release().await.expect("it was held");

@@ -98,7 +98,7 @@ impl Owner {
         };
         let value = text(server.get(name));
         match fixture.mode() {
-            Mode::Line => {
+            Mode::Queue => {
                 let mut owner = Self::in_line(&value);
                 owner.who = text(server.get(format!("quorate:w:{}", owner.client)));
                 owner

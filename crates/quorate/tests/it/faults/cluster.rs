@@ -19,7 +19,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn start(nodes: usize) -> Self {
-        Self::start_in(Mode::Line, nodes)
+        Self::start_in(Mode::Queue, nodes)
     }
 
     /// A cluster whose clients are in this mode.
@@ -74,7 +74,7 @@ impl Cluster {
     /// The same for one server.
     pub(crate) fn wait_until_undone_by(&self, server: &Server, attempts: u64) {
         match self.mode {
-            Mode::Line => {
+            Mode::Queue => {
                 // A holder that releases finds the next waiter. A release whose answer was lost is
                 // sent again, and an attempt on a link that was given up is not granted any more.
                 eventually("every attempt has ended", PATIENCE, || {

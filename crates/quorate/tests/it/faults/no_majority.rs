@@ -49,7 +49,7 @@ fn three_nodes_that_refuse_connections_are_named(mode: Mode) {
 /// A waiter gives up after a ttl of silence. What it hears of the holder in between begins another.
 #[tokio::test(start_paused = true)]
 async fn silence_counts_from_the_last_answer_of_a_majority() {
-    for mode in [Mode::Line, Mode::Classic] {
+    for mode in [Mode::Queue, Mode::Classic] {
         let fixture = PausedFixture::new_in(mode, 3);
         let holder = take(&fixture.other().mutex(NAME).ttl(5 * TTL)).await;
         fixture.behave(&[Fail; 3]);

@@ -50,7 +50,7 @@ fn healthy_node_is_not_blamed(mode: Mode, way: WayDown) {
     let cluster = Cluster::start_in(mode, 3);
     way.take_down(&cluster, &DOWN);
     let calls: &[(&str, Call)] = match mode {
-        Mode::Line => &[CALLS, CALLS_OF_READERS].concat(),
+        Mode::Queue => &[CALLS, CALLS_OF_READERS].concat(),
         Mode::Classic => CALLS,
     };
     at_once(calls, |call| {
@@ -181,7 +181,7 @@ fn first_try_of_a_new_client_waits_for_its_connections(mode: Mode) {
     assert!(guard.is_some(), "nobody has it");
     let permit = block_on(semaphore(&build(cluster.direct())).try_acquire());
     assert!(permit.expect("all nodes vote").is_some(), "nobody has one");
-    if mode == Mode::Line {
+    if mode == Mode::Queue {
         let share = block_on(build(cluster.direct()).rwlock("b").try_read());
         assert!(share.expect("all nodes vote").is_some(), "nobody has it alone");
     }

@@ -121,7 +121,7 @@ fn a_user_without_the_right_to_set_is_denied(mode: Mode) {
         assert!(matches!(error, LockError::Denied { .. }), "{error:?}");
         // By the command itself, or inside of a script.
         let reason = match mode {
-            Mode::Line => "can't run this command",
+            Mode::Queue => "can't run this command",
             Mode::Classic => "NOPERM",
         };
         assert_eq!(error.to_string().matches(reason).count(), 2, "{error}");
@@ -135,7 +135,7 @@ fn a_user_without_the_right_to_the_key_is_denied(mode: Mode) {
     tell(&server, &["ACL", "SETUSER", "app", "on", ">secret", "~app:*", "+@all"]);
     match mode {
         // For what the library keeps there itself, and for the channel on which it listens.
-        Mode::Line => tell(&server, &["ACL", "SETUSER", "app", "~quorate:*", "&quorate:*"]),
+        Mode::Queue => tell(&server, &["ACL", "SETUSER", "app", "~quorate:*", "&quorate:*"]),
         // Only to read whether nodes are quarantined.
         Mode::Classic => tell(&server, &["ACL", "SETUSER", "app", "~quorate:node"]),
     }

@@ -124,7 +124,7 @@ const NAME: &str = "orders:42";
 /// The length of a grant: a fence of 16 digits behind its length, or `+OK`; with ends of lines.
 const fn grant_len(mode: Mode) -> u64 {
     match mode {
-        Mode::Line => 5 + 18,
+        Mode::Queue => 5 + 18,
         Mode::Classic => 5,
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn on_every_set(ttl: Duration, body: impl AsyncFn(&Nodes) + Sync) {
     };
     thread::scope(|scope| {
         for (count, mode) in
-            [1, 3].into_iter().flat_map(|n| [Mode::Line, Mode::Classic].map(|m| (n, m)))
+            [1, 3].into_iter().flat_map(|n| [Mode::Queue, Mode::Classic].map(|m| (n, m)))
         {
             let thread = thread::Builder::new().name(format!("{count} nodes, {mode:?}"));
             thread.spawn_scoped(scope, move || run(count, mode)).expect("a thread");
@@ -121,7 +121,7 @@ impl Held {
         let mut guards = vec![take(client.mutex(MUTEX)).await];
         let permit = jobs(client).acquire_timeout(PATIENCE).await.expect("there is a permit");
         guards.push(permit.into_guard());
-        if mode == Mode::Line {
+        if mode == Mode::Queue {
             let read = client.rwlock(RWLOCK).read_timeout(PATIENCE).await;
             guards.push(read.expect("nobody writes").into_guard());
         }

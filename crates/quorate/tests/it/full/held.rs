@@ -16,7 +16,7 @@ fn held_locks_and_waiters_outlive_a_full_server() {
         let (holder, other) = (nodes.client(&journal).await, nodes.client(&journal).await);
         let held = Held::take(&holder, nodes.mode).await;
         // In classic mode nobody has a place in a queue.
-        let waiting = (nodes.mode == Mode::Line).then(|| Waiting::join(nodes, &other));
+        let waiting = (nodes.mode == Mode::Queue).then(|| Waiting::join(nodes, &other));
 
         nodes.set_full(true);
         held.outlive(&journal, TTL);
@@ -47,7 +47,7 @@ fn a_lease_that_ends_on_a_full_server_goes_to_the_waiter() {
     on_every_set(TTL, async |nodes| {
         let journal = Journal::default();
         let (holder, other) = (nodes.client(&journal).await, nodes.client(&journal).await);
-        if nodes.mode == Mode::Line {
+        if nodes.mode == Mode::Queue {
             let ends = take(holder.mutex("a").no_renew()).await;
             let mutex = other.mutex("a");
             let waiter = tokio::spawn(async move { mutex.lock().await });

@@ -14,7 +14,7 @@ fn held_locks_and_waiters_outlive_a_reconnect_to_a_full_server() {
         let journal = Journal::default();
         let (holder, other) = (nodes.client(&journal).await, nodes.client(&journal).await);
         let held = Held::take(&holder, nodes.mode).await;
-        let waiting = (nodes.mode == Mode::Line).then(|| Waiting::join(nodes, &other));
+        let waiting = (nodes.mode == Mode::Queue).then(|| Waiting::join(nodes, &other));
 
         nodes.set_full(true);
         let before = ups(nodes, &journal);
@@ -40,7 +40,7 @@ fn held_locks_and_waiters_outlive_a_long_cut_from_a_full_server() {
         let journal = Journal::default();
         let (holder, other) = (nodes.client(&journal).await, nodes.client(&journal).await);
         let held = Held::take(&holder, nodes.mode).await;
-        let waiting = (nodes.mode == Mode::Line).then(|| Waiting::join(nodes, &other));
+        let waiting = (nodes.mode == Mode::Queue).then(|| Waiting::join(nodes, &other));
 
         nodes.set_full(true);
         nodes.proxies.iter().for_each(|proxy| proxy.set(Fault::Refuse));

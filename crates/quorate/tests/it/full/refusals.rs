@@ -28,7 +28,7 @@ fn a_new_lock_on_a_full_server_fails_and_says_why() {
             nodes.assert_full(&waited.expect_err("there is no memory"));
             let waited = client.mutex("new").lock().await;
             nodes.assert_full(&waited.expect_err("there is no memory"));
-            if nodes.mode == Mode::Line {
+            if nodes.mode == Mode::Queue {
                 let read = client.rwlock("new").try_read().await;
                 nodes.assert_full(&read.expect_err("there is no memory"));
                 let tried = client.mutex("held").try_lock().await;

@@ -90,7 +90,7 @@ fn a_lock_is_in_the_database_that_was_asked_for(mode: Mode) {
         // In the default mode there are also the names of the clients, their sessions and the
         // fence.
         assert!(aside.iter().all(|key| key.starts_with("quorate:")), "{aside:?}");
-        assert_eq!(!aside.is_empty(), mode == Mode::Line, "{aside:?}");
+        assert_eq!(!aside.is_empty(), mode == Mode::Queue, "{aside:?}");
         assert!(server.keys().is_empty(), "nothing at all in database 0");
         block_on(guard.release()).unwrap();
     }

@@ -121,7 +121,7 @@ fn a_server_that_is_too_old_is_told_so_at_once() {
         "HELLO" => Some("-ERR unknown command `HELLO`, with args beginning with: `3`\r\n".into()),
         _ => None,
     }));
-    let error = connect(Mode::Line, &peer, PATIENCE).unwrap_err();
+    let error = connect(Mode::Queue, &peer, PATIENCE).unwrap_err();
     assert!(error.to_string().contains("Redis 6.0 is needed"), "{error}");
 }
 
@@ -164,7 +164,7 @@ fn a_reply_of_the_wrong_kind_is_never_a_grant(mode: Mode) {
     let plain =
         [":1\r\n", "$2\r\nOK\r\n", "*0\r\n", "#t\r\n", "+QUEUED\r\n", "$0\r\n\r\n", "%0\r\n"];
     let grants_of_the_other_mode = match mode {
-        Mode::Line => ["+OK\r\n", "$16\r\n17000000x0000000\r\n"],
+        Mode::Queue => ["+OK\r\n", "$16\r\n17000000x0000000\r\n"],
         Mode::Classic => ["$16\r\n1700000000000000\r\n", "*1\r\n$16\r\n1700000000000000\r\n"],
     };
     for odd in plain.into_iter().chain(grants_of_the_other_mode) {
@@ -196,7 +196,7 @@ fn wait_for_error(client: &Client) -> NodeError {
 /// Something else may come up at that address, so it is waited for; but not any longer.
 fn is_refused_at_its_deadline(peer: &Peer) {
     let called_at = Instant::now();
-    let refused = connect(Mode::Line, peer, DEADLINE);
+    let refused = connect(Mode::Queue, peer, DEADLINE);
     assert!(matches!(refused, Err(ConnectError::NoQuorum { .. })), "{refused:?}");
     assert!((DEADLINE..PATIENCE).contains(&called_at.elapsed()));
 }

@@ -72,7 +72,7 @@ enum Way {
 
 const fn way(mode: Mode, number: usize) -> Way {
     match number % 3 {
-        0 if matches!(mode, Mode::Line) => Way::Try,
+        0 if matches!(mode, Mode::Queue) => Way::Try,
         // Without a queue, sets that try again at once can keep each other from all of their locks.
         0 => Way::TryOnce,
         1 => Way::Timeout,

@@ -94,7 +94,7 @@ fn set_waits_on_while_its_connections_break(mode: Mode) {
     let guard = block_on(holder.mutex("b").lock()).expect("it is free");
     let set = pair(&client);
     let waiting = std::thread::spawn(move || block_on(set.lock_timeout(PATIENCE)));
-    if mode == Mode::Line {
+    if mode == Mode::Queue {
         eventually("a is reserved", PATIENCE, || {
             cluster.servers.iter().all(|server| server.get("a").is_some())
         });

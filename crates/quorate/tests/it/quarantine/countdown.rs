@@ -13,14 +13,14 @@ use crate::mode::Mode;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn countdown_in_an_error_is_the_one_of_now() {
-    for mode in [Mode::Line, Mode::Classic] {
+    for mode in [Mode::Queue, Mode::Classic] {
         let (_servers, client) = quarantined_client(mode);
         let before = left(&client.node_status());
         let mut seen = before;
         // The same client waits again and again.
         for wait in ["lock_timeout", "read_timeout", "acquire_timeout", "lock_timeout"] {
             let error = match (wait, mode) {
-                ("read_timeout", Mode::Line) => {
+                ("read_timeout", Mode::Queue) => {
                     client.rwlock("a").read_timeout(WAIT).await.map(Guard::from)
                 }
                 ("acquire_timeout", _) => {
@@ -42,7 +42,7 @@ async fn countdown_in_an_error_is_the_one_of_now() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guarded_node_that_dies_is_reported_as_down() {
-    for mode in [Mode::Line, Mode::Classic] {
+    for mode in [Mode::Queue, Mode::Classic] {
         let (servers, client) = quarantined_client(mode);
         servers[2].kill();
         // Far less than the time after which a quarantined node is asked again.

@@ -59,7 +59,7 @@ async fn a_permit_that_is_lost_meanwhile_is_acquired_again(fixture: &Fixture) {
     rob(fixture, &name);
     eventually("bob knows", PATIENCE, || journal.count(&format!("lost {name}")) > 0);
     let second = guards.remove(0);
-    if fixture.mode() == Mode::Line {
+    if fixture.mode() == Mode::Queue {
         // Bob waits for it again. Until then the other one does not suffice.
         wait_for_waiter(&alice, &name).await;
         second.release().await.expect("it is held");

@@ -35,7 +35,7 @@ async fn several_permits_are_acquired_together_or_not_at_all(fixture: &Fixture) 
     assert_eq!(distinct(&three), 3);
     three.check().expect("all are held");
     for guard in three.guards() {
-        assert_eq!(guard.fence().is_some(), fixture.mode() == Mode::Line);
+        assert_eq!(guard.fence().is_some(), fixture.mode() == Mode::Queue);
         assert_eq!(three.fence(guard.name()), guard.fence());
     }
     for count in [3, 4, 5] {

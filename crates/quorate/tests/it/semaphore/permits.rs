@@ -104,7 +104,7 @@ async fn one_who_dies_as_the_first_in_line_is_waited_for_no_longer_than_its_ttl(
     let semaphore = jobs(&bob, 2);
     let waiting = tokio::spawn(async move { semaphore.acquire().await });
     // Nobody but bob can step up, and it does.
-    if fixture.mode() == Mode::Line {
+    if fixture.mode() == Mode::Queue {
         wait_for_line(fixture, &alice, 2, 0).await;
     }
     drop(guards);
@@ -120,9 +120,9 @@ async fn the_fences_of_a_permit_grow(fixture: &Fixture) {
         let mut guards = take(&jobs(client, 2), 2).await;
         guards.sort_by_key(|guard| guard.name().to_owned());
         let fences: Vec<_> = guards.iter().map(|permit| permit.fence()).collect();
-        assert_eq!(fences.iter().all(Option::is_some), fixture.mode() == Mode::Line);
+        assert_eq!(fences.iter().all(Option::is_some), fixture.mode() == Mode::Queue);
         if let Some(last) = last.replace(fences.clone())
-            && fixture.mode() == Mode::Line
+            && fixture.mode() == Mode::Queue
         {
             let pairs = fences.iter().zip(&last);
             assert!(pairs.into_iter().all(|(now, before)| now > before), "{fences:?} {last:?}");

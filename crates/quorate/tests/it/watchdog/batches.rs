@@ -42,7 +42,7 @@ fn a_key_that_somebody_overwrote_does_not_void_the_others(mode: Mode) {
     // In the default mode a key that was only deleted is acquired again, since no other owner held
     // it.
     let odd = match mode {
-        Mode::Line => &["order:7", "order:150"][..],
+        Mode::Queue => &["order:7", "order:150"][..],
         Mode::Classic => &["order:7", "order:150", "order:299"],
     };
     eventually("they are lost", PATIENCE, || journal.count("lost") == odd.len());

@@ -42,7 +42,7 @@ async fn a_lock_that_was_let_go_is_renewed_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_is_owed_a_release_for_as_long_as_the_longest_extension_may_last() {
-    for mode in [Mode::Line, Mode::Classic] {
+    for mode in [Mode::Queue, Mode::Classic] {
         let fixture = PausedFixture::new_in(mode, 3);
         let guard = fixture.hold().await;
         guard.extend(5 * TTL).await.unwrap();
@@ -80,7 +80,7 @@ fn a_server_hears_no_more_of_a_lock_that_was_let_go(mode: Mode) {
     // In the default mode sessions send commands all the time; only the script that renews has this
     // command.
     let renewing = match mode {
-        Mode::Line => "mget",
+        Mode::Queue => "mget",
         Mode::Classic => "evalsha",
     };
     for way in WAYS {

@@ -21,7 +21,7 @@ pub(crate) struct PausedFixture {
 
 impl PausedFixture {
     pub(crate) fn new(nodes: usize) -> Self {
-        Self::new_in(Mode::Line, nodes)
+        Self::new_in(Mode::Queue, nodes)
     }
 
     /// A fixture whose clients are in this mode.

@@ -102,7 +102,7 @@ async fn a_key_that_a_majority_lost_is_taken_again_or_noticed_at_the_next_renewa
     fixture.nodes.forget(2);
     let forgotten = Instant::now();
     match mode {
-        Mode::Line => {
+        Mode::Queue => {
             pass(TTL / 3 + TICK).await;
             assert_eq!(fixture.holding(), 3, "nobody has had it since");
             pass(5 * TTL).await;
@@ -148,7 +148,7 @@ async fn a_renewal_creates_a_key_again_in_line_only(mode: Mode) {
     pass(5 * TTL).await;
     guard.check().unwrap();
     let expected = match mode {
-        Mode::Line => 3,
+        Mode::Queue => 3,
         Mode::Classic => 2,
     };
     assert_eq!(fixture.holding(), expected, "of the node that forgot it and the others");
