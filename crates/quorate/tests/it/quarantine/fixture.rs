@@ -74,17 +74,17 @@ pub(crate) async fn attached(settings: ClientBuilder) -> Client {
     client
 }
 
-/// What happens on a fixture, and its name.
+/// The name of a case, and its body.
 pub(crate) type Case = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
 
-/// Runs all cases at once, since each of them waits for a guard most of the time.
+/// Runs all cases at once, since each of them mostly waits for the end of a quarantine.
 pub(crate) fn run_at_once(cases: &[Case]) {
-    let start = |(name, scene): &Case| {
-        let (runtime, scene) = (runtime::Builder::new_multi_thread(), *scene);
+    let start = |(name, body): &Case| {
+        let (runtime, body) = (runtime::Builder::new_multi_thread(), *body);
         let running = move || {
             let mut runtime = runtime;
             let runtime = runtime.worker_threads(2).enable_all().build().expect("a runtime");
-            runtime.block_on(scene());
+            runtime.block_on(body());
         };
         thread::Builder::new().name((*name).into()).spawn(running).expect("a thread")
     };
@@ -99,12 +99,13 @@ macro_rules! at_once {
     ($test:ident { $($case:ident),* $(,)? }) => {
         #[test]
         fn $test() {
-            $crate::quarantine::fixture::run_at_once(&[$((stringify!($case), || Box::pin($case()))),*]);
+            use $crate::quarantine::fixture::run_at_once;
+            run_at_once(&[$((stringify!($case), || Box::pin($case()))),*]);
         }
     };
 }
 
-/// With a guard that is short enough to be waited for.
+/// With a quarantine that is short enough for a test.
 pub(crate) fn settings(urls: impl IntoIterator<Item = String>) -> ClientBuilder {
     Client::builder().nodes(urls).ttl(TTL).max_ttl(MAX_TTL)
 }
