@@ -1,5 +1,6 @@
-//! The commands in `docs` and in the README. The sessions of the quick start and the scripts of the
-//! page about the command run as they are written. On all pages verbs and flags must exist.
+//! The commands in `docs` and in the README. The sessions of the quick start, the scripts of the
+//! page about the command and the requests of the page about the service run as they are written.
+//! On all pages verbs and flags must exist.
 
 #![cfg(test)]
 
@@ -7,4 +8,5 @@ mod command;
 mod flags;
 mod page;
 mod quick_start;
+mod service;
 mod session;

@@ -3,7 +3,10 @@
 
 use quorate_testkit::Server;
 
-use crate::{page::fences, session::Session};
+use crate::{
+    page::fences,
+    session::{BEGIN, END, SERVE, Session, Step, steps_of},
+};
 
 #[test]
 fn sessions_of_the_quick_start_run_as_written() {
@@ -16,7 +19,7 @@ fn sessions_of_the_quick_start_run_as_written() {
     let steps: Vec<Step<'_>> = sessions.flat_map(|fence| steps_of(&fence.text)).collect();
     assert!(steps.len() > 10, "the page has sessions");
 
-    let mut script: String = steps.iter().map(Step::script).collect();
+    let mut script: String = steps.iter().map(script_of).collect();
     for (name, real) in &names {
         script = script.replace(name, real);
     }
@@ -30,48 +33,27 @@ fn sessions_of_the_quick_start_run_as_written() {
     for (step, output) in steps.iter().zip(outputs) {
         let (output, code) = output.rsplit_once(END).expect("each command ends");
         assert_eq!(code.trim(), "0", "`{}` fails: {output}", step.command);
-        assert!(step.expects(output.trim()), "`{}` writes {output}, not as shown", step.command);
+        assert!(expects(step, output.trim()), "`{}` writes {output}, not as shown", step.command);
     }
 }
 
-#[derive(Debug)]
-struct Step<'a> {
-    command: &'a str,
-    output: Vec<&'a str>,
-}
-
-/// A session: commands after `$ `, each with the output that follows it.
-fn steps_of(text: &str) -> Vec<Step<'_>> {
-    let mut steps: Vec<Step<'_>> = Vec::new();
-    for line in text.lines() {
-        match (line.strip_prefix("$ "), steps.last_mut()) {
-            (Some(command), _) => steps.push(Step { command, output: Vec::new() }),
-            (None, Some(step)) => step.output.push(line),
-            (None, None) => panic!("a session begins with a command: {line}"),
+fn script_of(step: &Step<'_>) -> String {
+    let command = match step.command {
+        // The servers of the test run already.
+        it if it.starts_with("redis-server ") => ":".to_owned(),
+        it if it.starts_with("redis-cli ") => {
+            let port = it.split(' ').nth(2).expect("redis-cli -p PORT");
+            format!("exec 3<>/dev/tcp/127.0.0.1/{port}; echo SHUTDOWN NOSAVE >&3; exec 3>&-")
         }
-    }
-    steps
+        "quorate serve &" => SERVE.to_owned(),
+        it if it.ends_with('&') => format!("{it}\n{UNTIL_IT_IS_HELD}"),
+        it => it.to_owned(),
+    };
+    format!("echo; echo '{BEGIN}'\n{command}\ncode=$?; echo; echo '{END}' $code\n")
 }
 
-impl Step<'_> {
-    fn script(&self) -> String {
-        let command = match self.command {
-            // The servers of the test run already.
-            it if it.starts_with("redis-server ") => ":".to_owned(),
-            it if it.starts_with("redis-cli ") => {
-                let port = it.split(' ').nth(2).expect("redis-cli -p PORT");
-                format!("exec 3<>/dev/tcp/127.0.0.1/{port}; echo SHUTDOWN NOSAVE >&3; exec 3>&-")
-            }
-            "quorate serve &" => SERVE.to_owned(),
-            it if it.ends_with('&') => format!("{it}\n{UNTIL_IT_IS_HELD}"),
-            it => it.to_owned(),
-        };
-        format!("echo; echo '{BEGIN}'\n{command}\necho; echo '{END}' $?\n")
-    }
-
-    fn expects(&self, output: &str) -> bool {
-        self.output.is_empty() || fits(&self.output.join("\n"), output)
-    }
+fn expects(step: &Step<'_>, output: &str) -> bool {
+    step.output.is_empty() || fits(&step.output.join("\n"), output)
 }
 
 /// Whether the text is as on the page. It may go on after the last `…`.
@@ -97,9 +79,4 @@ fn dots_stand_for_any_text() {
 const SERVERS: [&str; 4] = ["6379", "6381", "6382", "6383"];
 const SERVICE: &str = "127.0.0.1:8420";
 
-const BEGIN: &str = "== begin";
-const END: &str = "== end";
 const UNTIL_IT_IS_HELD: &str = "until quorate ls --local | grep -q demo; do :; done";
-const SERVE: &str = "\
-quorate serve --listen 127.0.0.1:0 >serve.log 2>&1 &
-until service=$(grep -o '127.0.0.1:[1-9][0-9]*' serve.log); do :; done";

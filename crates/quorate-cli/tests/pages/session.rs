@@ -44,3 +44,31 @@ impl Session {
         shell.stdin(Stdio::null()).output().expect("bash is there")
     }
 }
+
+/// A command of a session, and the output that the page shows after it.
+#[derive(Debug)]
+pub(crate) struct Step<'a> {
+    pub(crate) command: &'a str,
+    pub(crate) output: Vec<&'a str>,
+}
+
+/// A session: commands after `$ `, each with the output that follows it.
+pub(crate) fn steps_of(text: &str) -> Vec<Step<'_>> {
+    let mut steps: Vec<Step<'_>> = Vec::new();
+    for line in text.lines() {
+        match (line.strip_prefix("$ "), steps.last_mut()) {
+            (Some(command), _) => steps.push(Step { command, output: Vec::new() }),
+            (None, Some(step)) => step.output.push(line),
+            (None, None) => panic!("a session begins with a command: {line}"),
+        }
+    }
+    steps
+}
+
+/// Around the output of a command.
+pub(crate) const BEGIN: &str = "== begin";
+pub(crate) const END: &str = "== end";
+/// Starts the service on a free port, and waits until its address is in `$service`.
+pub(crate) const SERVE: &str = "\
+quorate serve --listen 127.0.0.1:0 >serve.log 2>&1 &
+until service=$(grep -o '127.0.0.1:[1-9][0-9]*' serve.log); do :; done";
