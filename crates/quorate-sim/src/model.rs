@@ -1,10 +1,10 @@
-//! The exhaustive model: small models in which every order of events is tried.
+//! The exhaustive model: small systems in which every order of events is tried.
 //!
 //! A client is the machine that is shipped ([`Client`](quorate_core::client::Client)), a node is
-//! the core's [`Store`](quorate_core::store::Store). Only what is around them is made up: a network
+//! the core's [`Store`](quorate_core::store::Store). Only their environment is simulated: a network
 //! that keeps each connection in order and takes any time, sessions, clocks that tick together, and
-//! faults. In classic mode clocks always tick. In most models with a queue time stands still: a
-//! lease never ends by itself, a timer may strike at any moment, and keys that vanish stand for all
+//! faults. In classic mode clocks always tick. In most rows with a queue time stands still: a lease
+//! never expires by time, a timer may fire at any moment, and a vanishing key stands for everything
 //! that ends too early.
 
 use std::{fmt::Debug, hash::Hash, time::Instant};
@@ -43,7 +43,7 @@ mod state;
 mod step;
 mod trace;
 
-/// Searches one model, until every state was seen or a claim is broken.
+/// Searches one row, until every state was reached or a claim is broken.
 #[must_use]
 pub fn run(row: &Row) -> Report {
     let about = row.about();
@@ -71,13 +71,13 @@ where
     let took = started.elapsed();
     let model = checker.model();
     let mut discoveries = checker.discoveries();
-    // Paths are made by doing every step once more, on this thread.
+    // Paths are rebuilt on this thread by running every step again.
     mutant::switch(None);
     let findings: Vec<Finding> = claims::<M>(model.settings())
         .map(|claim| Finding {
             claim: claim.name,
             kind: claim.kind,
-            path: discoveries.remove(claim.name).map(|path| model.told(&path)),
+            path: discoveries.remove(claim.name).map(|path| model.lines(&path)),
         })
         .collect();
     let is_violated = findings.iter().any(Finding::is_violation);

@@ -5,35 +5,36 @@ use quorate_core::{acquire::NodeAction, quorum::majority};
 use super::{
     fair,
     link::Heard,
+    member::Doing,
     product::ProductModel,
     property::{Claim, Kind},
-    settings::{Expected, Settings},
+    settings::{Beginning, Expected, Settings},
     state::{Fault, State},
 };
 
-/// Also what a model must break that is worse than what is promised.
+/// Rows that break the bounds of the promises must violate this one.
 pub const ONE_HOLDER: &str = "at most one client holds a valid lease";
-/// The lease of a holder rests on keys.
+/// Exclusion depends on this.
 pub const BACKED: &str = "a valid lease is backed by a majority of the nodes";
-/// What a waiter counts on is so.
-pub const KEPT_GRANTS: &str = "a grant that is counted is kept by its node";
+/// A waiter counts only grants that still exist.
+pub const KEPT_GRANTS: &str = "a node keeps every grant that its waiter counts";
 /// No two holders have the same fence.
 pub const UNIQUE: &str = "no two holders have the same fence";
-/// Fences grow.
-pub const IN_ORDER: &str = "a holder's fence is larger than those before it";
-/// Nothing is left behind.
-pub const NO_LEAK: &str = "a client that has gone leaves no key behind";
-/// There is a way out.
-pub const PROGRESS: &str = "somebody gets the lock if nothing more goes wrong";
+/// Fences increase.
+pub const IN_ORDER: &str = "a holder's fence is larger than the fences of earlier holders";
+/// Every key is released in the end.
+pub const NO_LEAK: &str = "a client that has left leaves no key behind";
+/// Some schedule leads to a holder.
+pub const PROGRESS: &str = "a client gets the lock if nothing more goes wrong";
 
-pub(super) const CLAIMS: [Claim<ProductModel>; 21] = [
+pub(super) const CLAIMS: [Claim<ProductModel>; 23] = [
     Claim {
         name: ONE_HOLDER,
         kind: Kind::Always,
         applies: |settings| is_classic(settings) || remembers(settings),
         is_true: |model, state| {
             let holders = holders(state);
-            holders.len() <= 1 || model.settings.are_together(&holders)
+            holders.len() <= 1 || are_together(model, state, &holders)
         },
     },
     Claim {
@@ -68,7 +69,9 @@ pub(super) const CLAIMS: [Claim<ProductModel>; 21] = [
         name: NO_LEAK,
         kind: Kind::Always,
         applies: |_| true,
-        is_true: |model, state| (0..state.nodes.len()).all(|node| is_minded(model, state, node)),
+        is_true: |model, state| {
+            (0..state.nodes.len()).all(|node| is_accounted_for(model, state, node))
+        },
     },
     Claim {
         name: PROGRESS,
@@ -85,13 +88,13 @@ pub(super) const CLAIMS: [Claim<ProductModel>; 21] = [
         },
     },
     Claim {
-        name: "nothing is won or extended when nothing of the lease is left",
+        name: "no lease is won or extended after its own end",
         kind: Kind::Always,
         applies: |_| true,
         is_true: |_, state| !state.clients.iter().any(|client| client.notes.is_dated_late),
     },
     Claim {
-        name: "no renewal makes a key",
+        name: "no renewal creates a key",
         kind: Kind::Always,
         applies: |settings| is_classic(settings) && settings.renewals > 0,
         is_true: |_, state| !state.nodes.iter().any(|node| node.is_forged),
@@ -108,11 +111,11 @@ pub(super) const CLAIMS: [Claim<ProductModel>; 21] = [
     Claim {
         name: "the lock goes from one client to the next",
         kind: Kind::Sometimes,
-        applies: |settings| is_queue(settings) && is_safe(settings) && alone(settings) >= 2,
+        applies: |settings| is_queue(settings) && is_safe(settings) && exclusive(settings) >= 2,
         is_true: |_, state| state.fences.len() >= 2,
     },
     Claim {
-        name: "two hold the lock together",
+        name: "two clients hold the lock together",
         kind: Kind::Sometimes,
         applies: |settings| {
             is_safe(settings) && settings.sharing.len().max(settings.entries.len()) >= 2
@@ -120,7 +123,7 @@ pub(super) const CLAIMS: [Claim<ProductModel>; 21] = [
         is_true: |_, state| holders(state).len() >= 2,
     },
     Claim {
-        name: "one has the lock alone after another who shared it",
+        name: "a writer holds the lock after a reader",
         kind: Kind::Sometimes,
         applies: |settings| is_safe(settings) && !settings.sharing.is_empty(),
         is_true: |model, state| {
@@ -130,16 +133,37 @@ pub(super) const CLAIMS: [Claim<ProductModel>; 21] = [
         },
     },
     Claim {
+        name: "a writer waits while a writer that became a reader holds the lock",
+        kind: Kind::Sometimes,
+        applies: |settings| {
+            is_safe(settings) && !settings.downgrades.is_empty() && exclusive(settings) >= 2
+        },
+        is_true: |model, state| {
+            let mut clients = state.clients.iter().enumerate();
+            has_downgraded_holder(state)
+                && clients.any(|(number, it)| it.is_acquire() && !model.settings.is_shared(number))
+        },
+    },
+    Claim {
+        name: "a reader joins a writer that became a reader",
+        kind: Kind::Sometimes,
+        applies: |settings| {
+            is_safe(settings) && !settings.downgrades.is_empty() && !settings.sharing.is_empty()
+        },
+        is_true: |_, state| has_downgraded_holder(state) && holders(state).len() >= 2,
+    },
+    Claim {
         name: "fences differ and one of them is confirmed",
         kind: Kind::Sometimes,
         applies: |settings| {
-            let is_split = settings.nodes >= 2 && alone(settings) >= 1;
-            is_queue(settings) && is_safe(settings) && is_split
+            let is_split = settings.nodes >= 2 && exclusive(settings) >= 1;
+            let is_queued = settings.beginning == Beginning::Queued;
+            is_queue(settings) && is_safe(settings) && is_split && !is_queued
         },
         is_true: |_, state| state.links.iter().any(|link| link.answers.iter().any(is_confirmation)),
     },
     Claim {
-        name: "a holder takes a lost key again",
+        name: "a holder restores a lost key",
         kind: Kind::Sometimes,
         applies: |settings| is_safe(settings) && settings.renewals > 0 && settings.vanishings > 0,
         is_true: |_, state| {
@@ -152,13 +176,13 @@ pub(super) const CLAIMS: [Claim<ProductModel>; 21] = [
         },
     },
     Claim {
-        name: "somebody holds the lock",
+        name: "a client holds the lock",
         kind: Kind::Sometimes,
         applies: |_| true,
         is_true: |_, state| !holders(state).is_empty(),
     },
     Claim {
-        name: "contention is seen and undone",
+        name: "contention occurs and is undone",
         kind: Kind::Sometimes,
         applies: |settings| is_classic(settings) && is_safe(settings),
         is_true: |_, state| {
@@ -168,7 +192,7 @@ pub(super) const CLAIMS: [Claim<ProductModel>; 21] = [
         },
     },
     Claim {
-        name: "a lease ends by itself and another client follows",
+        name: "a lease expires and another client holds the lock",
         kind: Kind::Sometimes,
         applies: |settings| is_classic(settings) && is_safe(settings),
         is_true: |_, state| {
@@ -178,7 +202,7 @@ pub(super) const CLAIMS: [Claim<ProductModel>; 21] = [
         },
     },
     Claim {
-        name: "a renewal makes a lease last longer",
+        name: "a renewal extends a lease",
         kind: Kind::Sometimes,
         applies: |settings| is_safe(settings) && settings.renewals > 0 && settings.clocks.is_some(),
         is_true: |_, state| {
@@ -186,7 +210,7 @@ pub(super) const CLAIMS: [Claim<ProductModel>; 21] = [
         },
     },
     Claim {
-        name: "a client that died as the holder is followed by another",
+        name: "another client holds the lock after a holder crashed",
         kind: Kind::Sometimes,
         applies: |settings| is_classic(settings) && is_safe(settings) && settings.deaths > 0,
         is_true: |_, state| {
@@ -202,12 +226,24 @@ fn holders(state: &State) -> Vec<usize> {
     (0..state.clients.len()).filter(|client| state.clients[*client].holds(now)).collect()
 }
 
-/// How many want the lock alone.
-fn alone(settings: &Settings) -> usize {
+/// True if all of these clients may hold the lock at the same time.
+fn are_together(model: &ProductModel, state: &State, clients: &[usize]) -> bool {
+    clients.iter().all(|it| model.is_reader(state, *it))
+        || clients.iter().all(|it| model.settings.is_entry(*it))
+}
+
+/// True if an exclusive holder has become a reader, and the nodes have confirmed it.
+fn has_downgraded_holder(state: &State) -> bool {
+    let mut clients = state.clients.iter();
+    clients.any(|it| it.notes.is_reader && matches!(it.doing, Doing::Holding(_)))
+}
+
+/// How many clients ask for an exclusive lock.
+fn exclusive(settings: &Settings) -> usize {
     settings.attempts.len() - settings.sharing.len()
 }
 
-/// Nodes keep what they granted for as long as they said.
+/// True if nodes keep every grant until it expires.
 fn remembers(settings: &Settings) -> bool {
     is_queue(settings) && settings.vanishings == 0
 }
@@ -230,12 +266,13 @@ fn is_confirmation(heard: &Heard) -> bool {
 }
 
 fn is_backed(state: &State, client: usize) -> bool {
-    let owner = state.clients[client].owner();
     let keys = state.nodes.iter().flat_map(|node| &node.keys);
-    keys.filter(|key| Some(&key.owner) == owner).count() >= majority(state.nodes.len())
+    let ours = keys.filter(|key| state.clients[client].uses(&key.owner));
+    ours.count() >= majority(state.nodes.len())
 }
 
-/// The node has the key, with this fence or a larger one, for as long as the waiter believes.
+/// True if each node keeps the key until the waiter's own end of the grant, and its fence is not
+/// smaller than the granted one.
 fn are_kept(model: &ProductModel, state: &State, client: usize) -> bool {
     let it = &state.clients[client];
     let Some(waiter) = it.waiter().filter(|waiter| waiter.outcome().is_none()) else { return true };
@@ -252,22 +289,22 @@ fn are_kept(model: &ProductModel, state: &State, client: usize) -> bool {
     })
 }
 
-/// True if every key on a node is somebody's business: its client asks or holds under that owner,
-/// or something about it is on the way or to be sent again. A dead client minds nothing. In
-/// classic mode, what was sent before a break may run behind the release; then the ttl ends it.
-fn is_minded(model: &ProductModel, state: &State, node: usize) -> bool {
+/// True if every key on a node is accounted for: its client asks or holds under that owner, or a
+/// message about it is in flight or will be sent again. The keys of a crashed client expire. In
+/// classic mode, a request from before a break may run after the release; then its key expires.
+fn is_accounted_for(model: &ProductModel, state: &State, node: usize) -> bool {
     state.nodes[node].keys.iter().all(|key| {
         let client = &state.clients[key.client];
         let link = state.link(key.client, node);
         client.is_dead()
-            || client.owner() == Some(&key.owner)
+            || client.uses(&key.owner)
             || !link.is_quiet()
             || client.owes(node, state.client_now())
             || model.settings.is_classic() && link.is_remade()
     })
 }
 
-/// True if no node has a key of the client, and none is on its way.
+/// True if no node has a key of the client, and none is in flight.
 fn has_nothing(state: &State, client: usize) -> bool {
     state.nodes.iter().enumerate().all(|(node, it)| {
         it.keys.iter().all(|key| key.client != client) && state.link(client, node).is_quiet()

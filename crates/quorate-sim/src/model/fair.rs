@@ -1,15 +1,14 @@
-//! Whether somebody gets the lock if nothing more goes wrong.
+//! Whether a client gets the lock if nothing more goes wrong.
 //!
-//! From every state one schedule is followed that leaves nobody out: what is on its way arrives,
-//! connections are made again, and when nothing else is left to do, time passes and timers strike.
-//! It must come to a holder. That says that there is a way out of every state, not that every way
-//! is one.
+//! From every state the search follows one fair schedule: messages in flight arrive, clients
+//! reconnect, and when nothing else is left to do, time passes and timers fire. The schedule must
+//! lead to a holder. So every state has a way out, but not every path need be one.
 
 use std::collections::HashSet;
 
 use super::{link::Phase, product::ProductModel, state::State, step::Step};
 
-/// True if somebody holds the lock in the end, or nobody wants it any more.
+/// True if a client holds the lock in the end, or no client waits for it.
 pub(super) fn ends_well(model: &ProductModel, state: &State) -> bool {
     let mut good = model.good.lock().expect("nobody panics here");
     let mut chain: Vec<u64> = Vec::new();
@@ -45,14 +44,14 @@ pub(super) fn continuation(model: &ProductModel, state: &State, most: usize) -> 
     states.split_off(1)
 }
 
-/// Where those who hold share the lock, others who would share it are let in, unless somebody waits
-/// who wants it alone. Entries are let in by those of their identity.
+/// True if the schedule has reached its goal. Waiting readers must join readers unless a writer
+/// waits, and waiting entries must join the entries of their identity.
 fn is_over(model: &ProductModel, state: &State) -> bool {
     let clients = || state.clients.iter().enumerate();
     let mut waiting = clients().filter(|(_, it)| it.is_acquire()).map(|(number, _)| number);
     let mut holding = clients().filter(|(_, it)| it.is_holding()).map(|(number, _)| number);
     let (is_shared, is_entry) = (
-        |client: usize| model.settings.is_shared(client),
+        |client: usize| model.is_reader(state, client),
         |client: usize| model.settings.is_entry(client),
     );
     let is_held = holding.clone().next().is_some();
@@ -111,5 +110,5 @@ fn kind(state: &State, client: usize, node: usize) -> Option<Step> {
     }
 }
 
-/// No schedule of a small model is as long.
+/// No schedule of a row is as long.
 const STEPS_MAX: usize = 600;

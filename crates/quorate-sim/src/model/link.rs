@@ -1,4 +1,4 @@
-//! The connection of one client to one node, and what is on it.
+//! The connection of one client to one node, and the messages in flight.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +16,7 @@ use quorate_core::{
 
 use super::print::{Plain, plain};
 
-/// One connection after the other, each with its session.
+/// The connections of one client to one node, one after the other, each with its session.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
     pub(super) phase: Phase,
@@ -26,18 +26,18 @@ pub(super) struct Link {
     pub(super) answers: VecDeque<Heard>,
     /// Pushes, where these are not ordered with replies.
     pub(super) pushes: VecDeque<Heard>,
-    /// What was on the way when a connection broke, with its session. The node may still run any
-    /// first part of it, at any time.
+    /// The requests that were in flight when a connection broke, with its session. The node may
+    /// still run any prefix of them, at any time.
     pub(super) stale: Vec<(u8, VecDeque<Arc<Request>>)>,
     /// The node knows a session of the client.
     pub(super) is_known: bool,
-    /// The node has seen that the client listens on this connection.
+    /// The node has registered that the client listens on this connection.
     pub(super) is_heard: bool,
-    /// The node has not seen yet that an older connection has ended: what it pushes there is lost.
+    /// The node has not noticed yet that an older connection is closed: its pushes there are lost.
     pub(super) is_half_open: bool,
 }
 
-/// How far a connection is, as the client sees it.
+/// The state of a connection, as its client knows it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Phase {
     Down,
@@ -45,16 +45,16 @@ pub(super) enum Phase {
     Up,
 }
 
-/// Something on its way to a node.
+/// A message in flight to a node.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     /// `None` begins a session.
     pub(super) transmit: Option<Transmit>,
-    /// Stands for all but the time. A call is known by its owner.
+    /// Its fingerprint without the time. A call is identified by its owner.
     print: u64,
-    /// The same with the number of the call.
+    /// The fingerprint with the number of the call.
     exact: u64,
-    /// When it was sent, if anybody will ask.
+    /// When it was sent, if that has an effect.
     sent_at: Option<Moment>,
 }
 
@@ -72,7 +72,7 @@ impl Request {
                 (plain(&(call, command)), is_asked.then_some(question.sent_at))
             }
             About::Round(_) => (plain(&(0_u8, command)), None),
-            // Until when a release matters is only asked if its connection breaks as well.
+            // The end of a release matters only if its connection breaks as well.
             About::Debt(_) => (plain(&(1_u8, command)), None),
             about => (plain(&(about, command)), None),
         };
@@ -114,7 +114,7 @@ impl Hash for Request {
     }
 }
 
-/// Something on its way to a client.
+/// A message in flight to a client.
 #[derive(Clone, Debug, Hash, PartialEq)]
 pub(super) enum Heard {
     Reply(Arc<Request>, Reply),
@@ -137,7 +137,7 @@ impl Link {
         }
     }
 
-    /// The connection ends at the client's side. Returns what will have no answer.
+    /// The connection closes at the client's side. Returns the requests without an answer.
     pub(super) fn cut(&mut self) -> Vec<Arc<Request>> {
         let answered = self.answers.drain(..).filter_map(|heard| match heard {
             Heard::Reply(request, _) => Some(request),
@@ -154,20 +154,20 @@ impl Link {
         unanswered
     }
 
-    /// The node sees that older connections have ended; what is left of them never runs.
+    /// The node notices that older connections are closed; their remaining requests never run.
     pub(super) fn close_old(&mut self) {
         self.stale.clear();
         self.is_half_open = false;
     }
 
-    /// A new connection, whose first request is on its way.
+    /// A new connection, whose first request is in flight.
     pub(super) fn connect(&mut self) {
         self.phase = Phase::Attaching;
         self.session += 1;
         self.requests.push_back(Arc::new(Request::attach()));
     }
 
-    /// A new connection where nodes know no sessions.
+    /// A new connection where there are no sessions.
     pub(super) const fn reopen(&mut self) {
         self.phase = Phase::Up;
         self.session = 2;
@@ -206,7 +206,7 @@ impl Hash for Link {
         } = self;
         (phase, session, requests, answers, pushes).hash(state);
         (is_known, is_heard, is_half_open, stale.len()).hash(state);
-        // Nobody asks when these were sent: they are never answered.
+        // When these were sent has no effect: they are never answered.
         for (session, requests) in stale {
             session.hash(state);
             requests.iter().for_each(|request| Plain(request.print).hash(state));

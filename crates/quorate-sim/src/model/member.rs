@@ -1,4 +1,4 @@
-//! What a client does: the machine that is shipped, and what the checker remembers of it.
+//! A client of the model: the machine that is shipped, and what the claims need to know of it.
 
 mod drive;
 mod prints;
@@ -39,13 +39,13 @@ pub(super) struct Member {
     driving: Driving,
     pub(super) doing: Doing,
     pub(super) attempts_left: u8,
-    /// The number of its last attempt, and the ticket of that.
+    /// The number and the ticket of its last attempt.
     pub(super) attempt: u8,
     pub(super) ticket: u8,
-    /// How often its timer may still strike during this attempt.
+    /// How often its timer may still fire during this attempt.
     pub(super) timeouts_left: u8,
     pub(super) renewals_left: u8,
-    /// The largest fence that any holder had when the attempt began.
+    /// The largest fence of any holder when the attempt began.
     pub(super) floor: Fence,
     pub(super) notes: Notes,
     /// See [`Member::finish`].
@@ -54,30 +54,35 @@ pub(super) struct Member {
     columns: Vec<u64>,
 }
 
-/// What a client is at.
+/// What a client does.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Doing {
     Nothing,
-    /// It asks for the lock, or has won it and does not know yet.
+    /// It asks for the lock, or has won it and its caller does not know yet.
     Asking(CallId),
-    /// Valid or not.
+    /// It has a lease, valid or not.
     Holding(LeaseId),
-    /// The process is gone.
+    /// It holds an exclusive lease, and has asked the nodes to make it a reader's.
+    Downgrading(LeaseId, CallId),
+    /// It has crashed.
     Dead,
 }
 
-/// What the checker remembers of a client.
+/// What the claims need to know of a client.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct Notes {
-    /// The lease in hand was seen not to be valid.
+    /// Its current lease was invalid in an earlier state.
     pub(super) has_ended: bool,
-    /// A renewal has made it last longer.
+    /// A renewal has extended its current lease.
     pub(super) has_grown: bool,
-    /// The last attempt has met another client.
+    /// Its last attempt ended as contended.
     pub(super) was_beaten: bool,
-    /// A lock was won or extended when nothing of the lease was left.
+    /// A lease was won or extended after its own end.
     pub(super) is_dated_late: bool,
     pub(super) died_as_holder: bool,
+    /// It held the lock exclusively and asked to become a reader. It counts as a reader from then
+    /// on.
+    pub(super) is_reader: bool,
 }
 
 /// What is the same for one client in all states.
@@ -91,29 +96,31 @@ pub(super) struct Rules {
     pub(super) kind: OwnerKind,
     pub(super) timeouts: u8,
     pub(super) renewals: u8,
-    /// A caller may go away between a win and its knowing of it.
-    pub(super) is_told_late: bool,
+    /// A caller may cancel between a win and its notification.
+    pub(super) learns_late: bool,
     /// Time stands still.
     pub(super) is_still: bool,
 }
 
-/// What happens to a client.
+/// An input to a client.
 #[derive(Clone, Debug)]
 pub(super) enum Input {
-    /// A caller comes, with this ticket, when this is the largest fence of any holder.
+    /// A caller asks for the lock, with this ticket. The fence is the largest of any holder so far.
     Start(u8, Fence),
-    /// The caller learns that the lock was won.
+    /// The caller is notified that it holds the lock.
     Accept,
-    /// The caller goes away.
+    /// The caller cancels.
     Cancel,
     Renew,
-    /// The guard is dropped, whether its lease has ended or not.
+    /// The exclusive holder asks to become a reader.
+    Downgrade,
+    /// The holder releases its lease, expired or not.
     Release,
     Timeout,
     Die,
     /// A session has begun.
     Up(usize),
-    /// The connection is gone, and these will never be answered.
+    /// The connection broke, and these requests will never be answered.
     Cut(usize, Vec<Arc<Request>>),
     Hear(usize, Heard),
     /// Time has passed.
@@ -151,8 +158,9 @@ impl Member {
             Input::Start(ticket, floor) => self.start(rules, ticket, floor, now),
             Input::Accept => self.accept(&mut act),
             Input::Cancel => {
-                if let Doing::Asking(call) = self.doing {
+                if let Doing::Asking(call) | Doing::Downgrading(_, call) = self.doing {
                     self.machine.abandon(call, now);
+                    self.release(now);
                     self.finish_attempt();
                 }
             }
@@ -162,12 +170,10 @@ impl Member {
                     self.machine.renew(&[lease], &|_| Duration::ZERO, now);
                 }
             }
+            Input::Downgrade => self.downgrade(now),
             Input::Release => {
-                if let Doing::Holding(lease) = self.doing {
-                    let call = self.machine.release(lease, &|_| Duration::ZERO, now);
-                    call.into_iter().for_each(|call| self.machine.close_call(call));
-                    self.finish_attempt();
-                }
+                self.release(now);
+                self.finish_attempt();
             }
             Input::Timeout => self.handle_timeout(rules, now),
             Input::Die => self.die(rules, now),
@@ -193,7 +199,7 @@ impl Member {
         act.out
     }
 
-    /// False if it makes no difference when this is read.
+    /// False if the time at which this message is read has no effect.
     pub(super) fn heeds(&self, node: usize, heard: &Heard, is_still: bool) -> bool {
         let (request, reply) = match heard {
             Heard::Push(push) => return self.heeds_push(push),
@@ -205,7 +211,7 @@ impl Member {
         }
         let is_idle = match (request.action(), reply) {
             (Some(acquire::NodeAction::Reject(_)), Reply::Released { is_ours: false }) => true,
-            // All that it tells is when it was sent.
+            // It contains only the time at which it was sent.
             (Some(acquire::NodeAction::Yield(_)), _) => is_still,
             _ => false,
         };
@@ -221,7 +227,7 @@ impl Member {
     }
 
     pub(super) const fn is_holding(&self) -> bool {
-        matches!(self.doing, Doing::Holding(_))
+        matches!(self.doing, Doing::Holding(_) | Doing::Downgrading(..))
     }
 
     pub(super) const fn is_acquire(&self) -> bool {
@@ -232,12 +238,12 @@ impl Member {
         matches!(self.doing, Doing::Dead)
     }
 
-    /// It will never want anything any more.
+    /// It will never ask for the lock again.
     pub(super) const fn is_done(&self) -> bool {
         matches!(self.doing, Doing::Nothing) && self.attempts_left == 0
     }
 
-    /// Nothing of it is under way.
+    /// It has no open call.
     pub(super) fn is_idle(&self) -> bool {
         self.doing == Doing::Nothing && self.machine.is_idle()
     }
@@ -251,23 +257,38 @@ impl Member {
         self.renewals_left > 0 && self.holds(now) && can_grow
     }
 
-    /// The lock is won and the caller does not know.
+    pub(super) fn can_downgrade(&self, now: Moment) -> bool {
+        self.holds(now) && !self.notes.is_reader
+    }
+
+    /// The lock is won, and the caller does not know yet.
     pub(super) fn has_won(&self) -> bool {
         let Doing::Asking(call) = self.doing else { return false };
         let ended = self.machine.call(call).and_then(|call| call.ended());
         matches!(ended, Some(Ended::Acquire(acquire::Outcome::Held { .. })))
     }
 
-    /// The owner that it asks or holds as.
+    /// The owner under which it asks or holds.
     pub(super) fn owner(&self) -> Option<&Owner> {
         match self.doing {
             Doing::Asking(call) => Some(self.machine.call(call)?.waiter()?.owner()),
-            Doing::Holding(_) => Some(self.lease()?.owner()),
+            Doing::Holding(_) | Doing::Downgrading(..) => Some(self.lease()?.owner()),
             Doing::Nothing | Doing::Dead => None,
         }
     }
 
-    /// What it waits with, in the queue.
+    /// The reader's owner while it becomes a reader.
+    fn next_owner(&self) -> Option<&Owner> {
+        let Doing::Downgrading(_, call) = self.doing else { return None };
+        Some(self.machine.call(call)?.waiter()?.owner())
+    }
+
+    /// True if it asks or holds under this owner.
+    pub(super) fn uses(&self, owner: &Owner) -> bool {
+        self.owner() == Some(owner) || self.next_owner() == Some(owner)
+    }
+
+    /// The machine of its acquire call.
     pub(super) fn waiter(&self) -> Option<&Acquire> {
         let Doing::Asking(call) = self.doing else { return None };
         Some(self.machine.call(call)?.waiter()?.machine())
@@ -281,18 +302,22 @@ impl Member {
         self.machine.owes(node, now)
     }
 
-    /// When its timer strikes. Where time stands still, only that of a waiter does.
+    /// When its timer fires. Where time stands still, only the timers of acquire calls fire.
     pub(super) fn due(&self, is_still: bool) -> Option<Moment> {
         match (is_still, self.doing) {
             (false, _) => self.machine.poll_timeout(),
-            (true, Doing::Asking(call)) => self.machine.call(call)?.due(),
+            (true, Doing::Asking(call) | Doing::Downgrading(_, call)) => {
+                self.machine.call(call)?.due()
+            }
             (true, _) => None,
         }
     }
 
     fn lease(&self) -> Option<&HeldLease> {
-        let Doing::Holding(lease) = self.doing else { return None };
-        self.machine.lease(lease)
+        match self.doing {
+            Doing::Holding(lease) | Doing::Downgrading(lease, _) => self.machine.lease(lease),
+            Doing::Nothing | Doing::Asking(_) | Doing::Dead => None,
+        }
     }
 
     fn valid_until(&self) -> Option<Moment> {
@@ -306,10 +331,11 @@ impl Member {
         (self.ticket, self.timeouts_left, self.floor) = (ticket, rules.timeouts, floor);
         self.notes.was_beaten = false;
         let names = &mut self.machine.naming().source;
-        (names.ticket, names.number) = (ticket.into(), u64::from(self.attempt * LIVES));
+        (names.ticket, names.number) =
+            (ticket.into(), u64::from(self.attempt * OWNERS_PER_ATTEMPT));
         let name = rules.name.clone();
         let kind = rules.kind.clone();
-        // In classic mode each attempt is one try: a waiter is a client that tries again.
+        // In classic mode each attempt is one try: a client that waits tries again.
         let (wait, dialect) = match is_classic {
             true => (Wait::Never, Dialect::Classic),
             false => (Wait::Patiently(Duration::MAX), Dialect::Queue),
@@ -322,7 +348,7 @@ impl Member {
         if rules.timeouts != ANY_NUMBER {
             self.timeouts_left = self.timeouts_left.saturating_sub(1);
         }
-        // Where time stands still, a timer may strike at any moment.
+        // Where time stands still, a timer may fire at any moment.
         let now = if rules.is_still { self.due(true).map_or(now, |due| due.max(now)) } else { now };
         let wall = Duration::from_nanos(now.as_nanos());
         self.machine.handle_timeout(wall, &|_| Duration::ZERO, now);
@@ -341,8 +367,39 @@ impl Member {
         }
     }
 
+    fn downgrade(&mut self, now: Moment) {
+        let Doing::Holding(lease) = self.doing else { return };
+        if let Some(call) = self.machine.downgrade(lease, &|_| Duration::ZERO, now) {
+            self.doing = Doing::Downgrading(lease, call);
+            self.notes.is_reader = true;
+        }
+    }
+
+    /// The nodes have answered: the lease goes on as the reader's, or is released.
+    fn finish_downgrade(&mut self, lease: LeaseId, call: CallId, now: Moment) {
+        self.machine.take_outcome(call);
+        let kept = self.machine.keep_reader(call, lease, &|_| Duration::ZERO, now);
+        match kept {
+            Ok(reader) => self.doing = Doing::Holding(reader),
+            Err(_) => {
+                self.release(now);
+                self.finish_attempt();
+            }
+        }
+        self.machine.close_call(call);
+    }
+
+    /// Releases the lease that it holds, if it holds one.
+    fn release(&mut self, now: Moment) {
+        if let Doing::Holding(lease) | Doing::Downgrading(lease, _) = self.doing {
+            let call = self.machine.release(lease, &|_| Duration::ZERO, now);
+            call.into_iter().for_each(|call| self.machine.close_call(call));
+        }
+    }
+
     fn finish_attempt(&mut self) {
         self.doing = Doing::Nothing;
+        self.notes.is_reader = false;
         self.floor = Fence::ZERO;
         self.renewals_left = 0;
         (self.notes.has_ended, self.notes.has_grown) = (false, false);
@@ -362,5 +419,5 @@ fn machine(rules: &Rules) -> client::Client<Names> {
     client::Client::new(config, Names { client: number, ..Names::default() }, Jitter::new(1))
 }
 
-/// More owners than any attempt of this model has; two attempts have room in one digit.
-pub(super) const LIVES: u8 = 3;
+/// More owners than any attempt of this model has. The owners of two attempts fit into one digit.
+pub(super) const OWNERS_PER_ATTEMPT: u8 = 3;

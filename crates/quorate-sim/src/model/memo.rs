@@ -1,4 +1,4 @@
-//! What nodes and clients do, remembered: the same one meets the same input in very many states.
+//! A cache of what nodes and clients do: one node or client gets the same input in many states.
 
 use std::{
     collections::HashMap,
@@ -18,24 +18,24 @@ use super::{
     print::Reading,
 };
 
-/// Something that happens to a node.
+/// An input to a node.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Change {
-    /// It runs the request with this print of a client that has this session.
+    /// It runs a request: the client, its session, and the request's fingerprint.
     Run(usize, u8, u64),
     /// A client does not listen any more.
     HangUp(usize),
     /// The session of a client ends.
     Lapse(usize, u8),
-    /// The key goes.
+    /// The key vanishes.
     LoseKey,
-    /// Everything goes.
+    /// The node loses everything.
     Forget,
     /// Time has passed.
     Look,
 }
 
-/// What came of it.
+/// The result of an input to a node.
 #[derive(Clone, Debug)]
 pub(super) struct Changed {
     pub(super) node: Arc<Node>,
@@ -44,7 +44,7 @@ pub(super) struct Changed {
     pub(super) pushes: Vec<(usize, Push)>,
 }
 
-/// All changes so far, by the print of what is changed and the time.
+/// All results so far, by fingerprint and time.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     nodes: Mutex<Nodes>,
@@ -57,13 +57,13 @@ type Acted = (Arc<Member>, Arc<Out>);
 #[derive(Debug, Default)]
 struct Nodes {
     changes: HashMap<(u64, u64, Change), Changed>,
-    /// Each node once, however it came about.
+    /// Each different node once.
     known: HashMap<(u64, u64), Arc<Node>>,
 }
 
 #[derive(Debug, Default)]
 struct Members {
-    /// By client, its print, the time and the input.
+    /// By client, its fingerprint, the time and the input.
     acts: HashMap<(usize, u64, u64, u64), Acted>,
     known: HashMap<(usize, u64, u64), Arc<Member>>,
 }

@@ -1,4 +1,4 @@
-//! One node: the core's store, and what a look into it shows.
+//! One node: the core's store, and the parts of it that claims use.
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, SessionTerms, Value},
@@ -11,16 +11,16 @@ use quorate_core::{
 
 use super::print::{Print, Reading};
 
-/// A node, with what it shows now.
+/// A node, with its current keys and fence.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     store: Store,
-    /// One for each client that shares the lock, or the one of its exclusive holder.
+    /// One key for each reader or entry, or the key of the exclusive holder.
     pub(super) keys: Vec<Key>,
     pub(super) fence: Fence,
-    /// A renewal in classic mode has made a key, or changed its owner.
+    /// A renewal in classic mode has created a key, or changed its owner.
     pub(super) is_forged: bool,
-    /// The store's print, taken after every change: most steps leave most nodes as they are.
+    /// The store's fingerprint, updated after every change: most steps change few nodes.
     print: u64,
 }
 
@@ -39,8 +39,7 @@ impl PartialEq for Node {
 }
 
 impl Node {
-    /// A node that has given `fence` to somebody before, and knows the first session of each
-    /// client.
+    /// A node that has granted `fence` before, and knows the first session of each client.
     pub(super) fn new(fence: u8, clients: usize, name: &Name, now: NodeTime) -> Self {
         let mut node = Self {
             store: Store::new(),
@@ -64,7 +63,7 @@ impl Node {
         node
     }
 
-    /// Somebody had the lock once and left nothing but its fence.
+    /// An earlier client held the lock and released it: only its fence is left.
     fn remember(&mut self, fence: u8, name: &Name, now: NodeTime) {
         let sender = sender(LONG_GONE, 1);
         let place = Position { ticket: fence.into(), ttl_ms: 1, client: sender.client };
@@ -109,7 +108,7 @@ impl Node {
         pushes.map(|push| (client_of(push.owner.as_bytes()), push)).collect()
     }
 
-    /// The session ends as if it had not been heard of for its whole life.
+    /// The session expires.
     pub(super) fn lapse(&mut self, client: usize, session: u8, now: NodeTime) {
         let sender = sender(client, session);
         let before = NodeTime::from_micros(now.as_micros() - 1_000);
@@ -121,7 +120,7 @@ impl Node {
         self.store.forget(name);
     }
 
-    /// Everything goes.
+    /// The node loses everything.
     pub(super) fn clear(&mut self) {
         self.store.clear();
     }
@@ -130,7 +129,7 @@ impl Node {
         self.store.clone().details(now, name).waiting
     }
 
-    /// Removes what has expired, and reads what is left.
+    /// Removes what has expired, and reads the rest.
     pub(super) fn look(&mut self, name: &Name, now: NodeTime) {
         self.store.apply(now, &Command::ReadKey { name: name.clone() });
         let key = |owner: &[u8], ends_at_ms: Option<u64>| {
@@ -146,7 +145,7 @@ impl Node {
                 alive.map(|(owner, share)| key(owner.as_bytes(), Some(share.ends_at_ms))).collect()
             }
             Some(Kept { value: Value::OtherType(kind), .. }) => {
-                unreachable!("nobody stores a {kind}")
+                unreachable!("no client stores a {kind}")
             }
         };
         self.fence = self.store.details(now, name).fence.map_or(Fence::ZERO, |(fence, _)| fence);
@@ -155,8 +154,8 @@ impl Node {
             now: now.as_millis(),
             back: 0,
             ahead: u64::MAX,
-            // Fences and sessions are not forgotten here, and times in microseconds are of no use
-            // to anybody: tickets are too small for the clamp.
+            // Fences and sessions are not forgotten here, and times in microseconds have no effect:
+            // tickets are too small for the clamp.
             horizon: ORIGIN_MS * 100,
         };
         let mut print = Print::new(0);
@@ -191,7 +190,7 @@ pub(super) fn client_of(owner: &[u8]) -> usize {
     .expect("only owners of this model are stored")
 }
 
-/// The number that an owner ends with: one digit, so that it is quickly read.
+/// The last digit of an owner: its number.
 pub(super) fn number_of(owner: &Owner) -> u8 {
     let bytes = owner.as_bytes();
     let alone = bytes.strip_suffix(b":s").or_else(|| bytes.strip_suffix(ENTRY)).unwrap_or(bytes);
@@ -202,10 +201,10 @@ pub(super) fn number_of(owner: &Owner) -> u8 {
 pub(super) const IDENTITY: &str = "x";
 const ENTRY: &[u8] = b"!x:r";
 
-/// The client that had the lock before the search begins.
+/// The client that held the lock before the search.
 const LONG_GONE: usize = 9;
 
-/// Long enough that no session ends by itself.
+/// Long enough that no session expires by time.
 pub(super) const SESSION_MS: u64 = 3_600_000;
 
 /// Where the nodes' clocks start: above every fence and ticket, and within the slack of the clamp,

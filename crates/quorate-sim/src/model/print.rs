@@ -1,17 +1,18 @@
-//! What makes two states the same: their print, which knows neither the time nor node numbers.
+//! Fingerprints: two states are the same if their fingerprints are equal. A fingerprint depends
+//! neither on the time nor on node numbers.
 //!
 //! Two reductions happen here. The states themselves are never changed, so that the machines of the
-//! core stay as they are and a path keeps its node numbers from end to end. What of a client makes
-//! no difference is decided by `Client::observe` in the core, and what of the network by
-//! `ProductModel::settle` and `Request`.
+//! core stay as they are and a path keeps its node numbers throughout. `Client::observe` in the
+//! core decides which parts of a client have an effect; `ProductModel::settle` and `Request` decide
+//! it for the network.
 //!
 //! *Time.* The core adds durations to points in time and compares them, and does nothing else with
-//! them. A model in which everything is a tick later goes on in the same way, so a point in time is
-//! printed as its distance from now. What lies further back than any duration of the terms has no
-//! influence any more, and prints as one value. That is why time need not be bounded.
+//! them. A state in which everything is a tick later continues in the same way, so the fingerprint
+//! contains the distance of a point in time from now. A point further back than any duration of the
+//! terms has no effect, so all such points count as one. That is why time need not be bounded.
 //!
-//! *Nodes.* They are alike, start alike, and no promise names one. A model with its nodes
-//! renumbered goes on in the same way. Everything about one node goes into its column, and the
+//! *Nodes.* They are alike, start alike, and no claim names one. A state with its nodes renumbered
+//! continues in the same way. Everything about one node goes into its column, and the
 //! columns are sorted. The machines keep node sets as bits of an `u32`, so an `u32` is taken apart:
 //! bit `i` goes into column `i`, and what is above goes to the rest. The other numbers of that
 //! width in machines are parts of the terms. These are the same in all states of a model, so that
@@ -22,7 +23,7 @@
 
 use std::hash::{Hash, Hasher};
 
-/// A state, as one number for the whole and one for each node.
+/// A fingerprint: one number for the whole and one for each node.
 #[derive(Clone, Debug)]
 pub(super) struct Print {
     rest: Lane,
@@ -35,13 +36,13 @@ impl Print {
         Self { rest: Lane(0), columns: [Lane(0); NODES_MAX], nodes }
     }
 
-    /// Takes in what belongs to no single node, but may speak of all of them.
+    /// Adds a part that belongs to no single node, but may contain sets of nodes.
     pub(super) fn add<T: Hash>(&mut self, clock: Reading, part: &T) {
         let columns = &mut self.columns[..self.nodes];
         part.hash(&mut Pen { lane: &mut self.rest, columns, clock });
     }
 
-    /// Takes in what belongs to one node.
+    /// Adds a part that belongs to one node.
     pub(super) fn add_of_node<T: Hash>(&mut self, node: usize, clock: Reading, part: &T) {
         part.hash(&mut Pen { lane: &mut self.columns[node], columns: &mut [], clock });
     }
@@ -73,7 +74,7 @@ impl Lane {
     }
 }
 
-/// A number that is no point in time, however large.
+/// A number that is not a point in time, however large.
 pub(super) struct Plain(pub(super) u64);
 
 impl Hash for Plain {
@@ -82,24 +83,24 @@ impl Hash for Plain {
     }
 }
 
-/// A number for something that knows no time.
+/// The fingerprint of a part that contains no time.
 pub(super) fn plain<T: Hash>(part: &T) -> u64 {
     let mut print = Print::new(0);
     print.add(Reading::EXACT, part);
     print.number()
 }
 
-/// How points in time are told from other numbers, and what time it is.
+/// How to distinguish points in time from other numbers, and the current time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Reading {
     /// No number that is not a point in time is as large as this.
     pub(super) origin: u64,
     pub(super) now: u64,
-    /// What lies further back does not matter.
+    /// Points further back have no effect.
     pub(super) back: u64,
-    /// Nor what lies further ahead.
+    /// Nor have points further ahead.
     pub(super) ahead: u64,
-    /// What is as large as this is never reached, whatever it is.
+    /// Larger numbers are never reached.
     pub(super) horizon: u64,
 }
 
@@ -156,7 +157,7 @@ impl Hasher for Pen<'_> {
     }
 }
 
-/// Beyond this, a point in time means "never".
+/// A later point in time means "never".
 pub(super) const END_OF_TIME: u64 = 1 << 62;
 
 /// The most nodes of a model.

@@ -1,4 +1,5 @@
-//! The model around the clients: nodes, connections, time, and what goes wrong.
+//! Clients and nodes as they are shipped, in an environment that is searched: connections, time and
+//! faults.
 
 use std::{collections::HashSet, sync::Mutex};
 
@@ -23,7 +24,7 @@ use super::{
     trace,
 };
 
-/// The rules of one model, for the checker.
+/// One row, as stateright searches it.
 #[derive(Debug)]
 pub(super) struct ProductModel {
     pub(super) settings: Settings,
@@ -31,7 +32,7 @@ pub(super) struct ProductModel {
     rules: Vec<Rules>,
     found: Found,
     memo: Memo,
-    /// The prints of states from which somebody gets the lock.
+    /// The fingerprints of states from which a client gets the lock.
     pub(super) good: Mutex<HashSet<u64>>,
 }
 
@@ -47,7 +48,7 @@ impl ProductModel {
             kind: settings.kind(number),
             timeouts: settings.timeouts[number],
             renewals: settings.renewals,
-            is_told_late: settings.cancels > 0,
+            learns_late: settings.cancels > 0,
             is_still: settings.clocks.is_none(),
         };
         Self {
@@ -64,6 +65,11 @@ impl ProductModel {
         self.settings.terms().ttl_ms()
     }
 
+    /// True if the client shares the lock, or is a writer that becomes a reader.
+    pub(super) fn is_reader(&self, state: &State, client: usize) -> bool {
+        self.settings.is_shared(client) || state.clients[client].notes.is_reader
+    }
+
     pub(super) fn apply(&self, state: &mut State, step: Step) {
         match step {
             Step::Tick => self.tick(state),
@@ -74,6 +80,7 @@ impl ProductModel {
             Step::Accept(client) => self.act(state, client, Input::Accept),
             Step::Timeout(client) => self.act(state, client, Input::Timeout),
             Step::Release(client) => self.act(state, client, Input::Release),
+            Step::Downgrade(client) => self.act(state, client, Input::Downgrade),
             Step::Renew(client) => {
                 if state.left.renewals != ANY_NUMBER {
                     state.left.renewals -= 1;
@@ -125,8 +132,8 @@ impl ProductModel {
         }
     }
 
-    /// Reads what makes no difference at once. A push to a holder that is read after the release
-    /// would send one more release, which changes nothing on a node.
+    /// Delivers at once every message whose time of delivery has no effect. A push to a holder that
+    /// is read after the release would send one more release, which changes nothing on a node.
     pub(super) fn settle(&self, state: &mut State) {
         let is_still = self.settings.clocks.is_none() && state.ticks == 0;
         let nodes = state.nodes.len();
@@ -160,7 +167,7 @@ impl ProductModel {
         }
     }
 
-    /// Something happens to a node that nobody hears of.
+    /// Changes a node without a message to a client.
     fn change(&self, state: &mut State, node: usize, change: Change, make: impl FnOnce(&mut Node)) {
         let now = state.node_now();
         let changed = self.memo.change(&state.nodes[node], now, change, &self.name, |node| {
@@ -170,7 +177,7 @@ impl ProductModel {
         state.nodes[node] = changed.node;
     }
 
-    /// Something happens to a client, and what it sends goes on the network.
+    /// Gives an input to a client, and puts on the network what it sends.
     fn act(&self, state: &mut State, number: usize, input: Input) {
         let floor = state.clients[number].floor;
         let (clock, now) = (state.reading(), state.client_now());
@@ -180,7 +187,7 @@ impl ProductModel {
         for (node, request) in &out.sent {
             state.link_mut(number, *node).requests.push_back(request.clone());
         }
-        // A fence orders nothing among clients that share the lock.
+        // The fences of readers are not ordered.
         if let Some(fence) = out.won.filter(|_| !self.settings.is_shared(number)) {
             match self.settings.is_entry(number) {
                 true => state.note_entry(fence, floor),
@@ -275,7 +282,7 @@ impl ProductModel {
         changed.reply
     }
 
-    /// When to poll is of no interest where the timer may strike at any moment, or never does.
+    /// Removes the polling hints where a timer may fire at any moment, or never does.
     fn without_noise(&self, reply: Reply) -> Reply {
         let has_polls =
             self.settings.clocks.is_some() && self.settings.timeouts.iter().any(|it| *it > 0);
@@ -290,7 +297,7 @@ impl ProductModel {
 
     fn receive(&self, state: &mut State, client: usize, node: usize, heard: Heard) {
         match &heard {
-            // Without a session that the node knows, a connection is of no use.
+            // The node does not know the session: the client closes the connection.
             Heard::Reply(_, Reply::Stale) => {
                 self.act(state, client, Input::Hear(node, heard));
                 self.cut(state, client, node);
@@ -303,16 +310,26 @@ impl ProductModel {
         }
     }
 
-    /// The steps before the search begins.
+    /// The steps before the search.
     fn opening(&self) -> Vec<Step> {
         let nodes = self.settings.nodes;
         let (first, others) = (0..majority(nodes), majority(nodes)..nodes);
         let votes = first.flat_map(|node| [Step::Run(0, node), Step::Receive(0, node)]);
-        let held = std::iter::once(Step::Start(0, 0)).chain(votes);
+        let start = |client| {
+            let tickets = self.settings.tickets_of(client, 1, 0);
+            tickets.into_iter().take(1).map(move |ticket| Step::Start(client, ticket))
+        };
+        let ask = |client| {
+            let each = (0..nodes)
+                .flat_map(move |node| [Step::Run(client, node), Step::Receive(client, node)]);
+            start(client).chain(each)
+        };
+        let held = start(0).chain(votes);
         let renewed = [Step::Tick, Step::Renew(0), Step::Start(1, 0)];
         match self.settings.beginning {
             Beginning::Idle => Vec::new(),
             Beginning::Held => held.collect(),
+            Beginning::Queued => ask(0).chain(ask(1)).collect(),
             Beginning::Renewing => {
                 held.chain(renewed).chain(others.map(|node| Step::Run(1, node))).collect()
             }
@@ -353,9 +370,9 @@ impl Model for ProductModel {
     type State = State;
     type Action = Step;
 
-    /// One for each choice of fences on the nodes; those with their nodes renumbered are the same.
+    /// One for each choice of fences on the nodes, up to the numbers of the nodes.
     fn init_states(&self) -> Vec<State> {
-        // The checker has threads of its own, and a mutant is switched on for one thread only.
+        // Stateright starts threads, and a mutant is switched on for one thread only.
         mutant::switch(self.settings.mutant);
         let choices = &self.settings.fences;
         let mut all: Vec<Vec<u8>> = vec![Vec::new()];
@@ -410,7 +427,7 @@ impl Checked for ProductModel {
         &self.found
     }
 
-    fn told(&self, path: &Path<State, Step>) -> Vec<String> {
+    fn lines(&self, path: &Path<State, Step>) -> Vec<String> {
         trace::lines(self, path)
     }
 }

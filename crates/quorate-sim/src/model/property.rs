@@ -1,14 +1,14 @@
-//! How the checker is told about claims, whatever the model is that they are about.
+//! How claims become properties that stateright checks, for any of the models.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stateright::{Model, Path, Property};
 
-/// A sentence about the states of a model.
+/// A claim about the states of a model.
 pub(super) struct Claim<M: Checked> {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// The models in which it is claimed.
+    /// True for the rows in which it is claimed.
     pub(super) applies: fn(&M::Settings) -> bool,
     pub(super) is_true: fn(&M, &M::State) -> bool,
 }
@@ -18,11 +18,11 @@ pub(super) struct Claim<M: Checked> {
 pub enum Kind {
     /// In every state.
     Always,
-    /// In some state. The examples show that the search gets to where it matters.
+    /// In some state. Such an example shows that the search reaches the states that matter.
     Sometimes,
 }
 
-/// A model about which something is claimed.
+/// A model with claims.
 pub(super) trait Checked: Model + Sized + 'static {
     type Settings;
 
@@ -30,12 +30,12 @@ pub(super) trait Checked: Model + Sized + 'static {
 
     fn settings(&self) -> &Self::Settings;
     fn found(&self) -> &Found;
-    /// One line for the beginning and one for each step.
-    fn told(&self, path: &Path<Self::State, Self::Action>) -> Vec<String>;
+    /// One line for the initial state and one for each step.
+    fn lines(&self, path: &Path<Self::State, Self::Action>) -> Vec<String>;
 }
 
-/// Which claims have been settled by a state: the checker keeps the last state that it is shown,
-/// and only the first one has the shortest path.
+/// The claims for which a state was reported. Stateright keeps the last state that is reported for
+/// a property, but only the first one has the shortest path.
 #[derive(Debug, Default)]
 pub(super) struct Found([AtomicBool; CLAIMS_MAX]);
 
@@ -69,6 +69,8 @@ pub(super) fn properties<M: Checked>(model: &M) -> Vec<Property<M>> {
         check::<M, 18>,
         check::<M, 19>,
         check::<M, 20>,
+        check::<M, 21>,
+        check::<M, 22>,
     ];
     let settings = model.settings();
     let pairs = M::CLAIMS.iter().zip(checks).filter(|(claim, _)| (claim.applies)(settings));
@@ -80,7 +82,7 @@ pub(super) fn properties<M: Checked>(model: &M) -> Vec<Property<M>> {
         .collect()
 }
 
-/// Says what the checker wants to hear about claim number `CLAIM`, once.
+/// The value of claim number `CLAIM` for stateright, which gets only the first discovery.
 fn check<M: Checked, const CLAIM: usize>(model: &M, state: &M::State) -> bool {
     let Claim { kind, is_true, .. } = &M::CLAIMS[CLAIM];
     let first = || !model.found().0[CLAIM].swap(true, Ordering::Relaxed);
@@ -90,5 +92,5 @@ fn check<M: Checked, const CLAIM: usize>(model: &M, state: &M::State) -> bool {
     }
 }
 
-/// The most claims about one kind of model.
-const CLAIMS_MAX: usize = 21;
+/// The largest number of claims of a model.
+const CLAIMS_MAX: usize = 23;

@@ -1,13 +1,13 @@
-//! What a search has found, for people and for tests.
+//! The result of a search, for people and for tests.
 
 use std::{fmt, time::Duration};
 
 use super::{property::Kind, row::About, settings::Expected};
 
-/// The result of searching one model.
+/// The result of searching one row.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The model.
+    /// The row.
     pub about: About,
     /// How many states were reached, repeated ones included.
     pub states: usize,
@@ -17,25 +17,25 @@ pub struct Report {
     pub depth: usize,
     /// How long it took.
     pub took: Duration,
-    /// True if there is no state of this model that was not looked at.
+    /// True if every state of this row was checked.
     pub is_exhaustive: bool,
-    /// What became of each claim.
+    /// The result of each claim.
     pub findings: Vec<Finding>,
 }
 
-/// What became of one claim.
+/// The result of one claim.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The claim, as a sentence.
     pub claim: &'static str,
     /// Where it must be true.
     pub kind: Kind,
-    /// The shortest way to a state that breaks it, or to a first example; one line for each step.
+    /// The shortest path to a violation or to the first example, one line for each step.
     pub path: Option<Vec<String>>,
 }
 
 impl Finding {
-    /// True if something must be true in every state and is not.
+    /// True if the claim must hold in every state and does not.
     #[must_use]
     pub fn is_violation(&self) -> bool {
         self.kind == Kind::Always && self.path.is_some()
@@ -43,7 +43,7 @@ impl Finding {
 }
 
 impl Report {
-    /// True if the search ended as its settings say it must.
+    /// True if the search ended as its settings expect.
     #[must_use]
     pub fn is_as_expected(&self) -> bool {
         match self.about.expected {
@@ -64,7 +64,7 @@ impl Report {
         broken.min_by_key(|finding| finding.path.as_ref().map_or(0, Vec::len))
     }
 
-    /// What came out, in few words.
+    /// The result in a few words.
     #[must_use]
     pub fn result(&self) -> String {
         let unseen =

@@ -1,4 +1,4 @@
-//! One model of any kind, to be searched.
+//! One row of the table: a model of any kind with its settings.
 
 use quorate_core::mutant::Mutant;
 
@@ -7,14 +7,14 @@ use super::{
     settings::{Expected, Settings},
 };
 
-/// A model to be searched.
+/// A model and its settings.
 #[derive(Clone, Debug)]
 pub enum Row {
-    /// Clients and nodes of the product.
+    /// Clients and nodes that the product ships.
     Product(Settings),
-    /// Rules for fences, without the product.
+    /// Rules for fences alone.
     Fences(fences::Settings),
-    /// Clients that want several locks at once.
+    /// Clients that acquire several locks at once.
     Sets(sets::Settings),
 }
 
@@ -23,18 +23,18 @@ pub enum Row {
 pub struct About {
     /// A short name for tables.
     pub name: &'static str,
-    /// What this row is about.
+    /// A description for tables.
     pub what: &'static str,
     /// What the search must end with.
     pub expected: Expected,
     /// True if the row is too large for every test run.
     pub is_full: bool,
-    /// The search stops after this many steps, and says that it is not exhaustive.
+    /// The search stops after this many steps, and reports that it is not exhaustive.
     pub steps_max: usize,
 }
 
 impl Row {
-    /// What it is called and what must come of it.
+    /// Its name, its limits and its expected result.
     #[must_use]
     pub const fn about(&self) -> About {
         match self {
@@ -56,13 +56,13 @@ impl Row {
         match self {
             Self::Product(settings) => Self::Product(Settings { mutant, ..settings }),
             Self::Sets(settings) => Self::Sets(sets::Settings { mutant, ..settings }),
-            // There is nothing of the core in it that a bug could be in.
+            // It contains no code of the core that a bug could change.
             Self::Fences(settings) => Self::Fences(settings),
         }
     }
 }
 
-/// All models, small ones first.
+/// All rows, small ones first.
 #[must_use]
 pub fn all() -> Vec<Row> {
     let fences = fences::rows().into_iter().map(Row::Fences);

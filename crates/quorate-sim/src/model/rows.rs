@@ -1,11 +1,11 @@
-//! The models that are searched.
+//! The rows that search the product.
 
 mod classic;
 mod queue;
 
 use super::settings::Settings;
 
-/// All models of the product, small ones first.
+/// All rows of the product, small ones first.
 pub(super) fn rows() -> impl Iterator<Item = Settings> {
     classic::rows().into_iter().chain(queue::rows())
 }

@@ -1,4 +1,4 @@
-//! How large a model is, what may go wrong in it, and what the search must find.
+//! How large a row is, what may go wrong in it, and what the search must find.
 
 use std::time::Duration;
 
@@ -10,28 +10,30 @@ use quorate_core::{
 
 use super::node::IDENTITY;
 
-/// One model to be searched: its size, its clocks, and how often each thing may happen.
+/// One row: its size, its clocks, and how often each kind of event may happen.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Settings {
     /// A short name for tables.
     pub name: &'static str,
-    /// What this row is about.
+    /// A description for tables.
     pub what: &'static str,
     /// How clients ask for the lock.
     pub dialect: Dialect,
     /// How many nodes there are.
     pub nodes: usize,
-    /// How often each client wants the lock; one number for each client.
+    /// How often each client asks for the lock; one number for each client.
     pub attempts: Vec<u8>,
-    /// Which clients share the lock; the others want it alone. Nobody dies where somebody does.
+    /// Which clients are readers; the others are writers. No client crashes where some are readers.
     pub sharing: Vec<usize>,
     /// Which clients acquire the lock as entries of one identity.
     pub entries: Vec<usize>,
+    /// Which exclusive holders may become readers.
+    pub downgrades: Vec<usize>,
     /// Which tickets the attempts have.
     pub tickets: Tickets,
-    /// The fences that a node may have stored in the beginning; zero is none.
+    /// The fences that a node may have stored at first; zero is none.
     pub fences: Vec<u8>,
-    /// How often the timer of each client may strike during one attempt.
+    /// How often the timer of each client may fire during one attempt.
     pub timeouts: Vec<u8>,
     /// How often each holder may renew.
     pub renewals: u8,
@@ -39,23 +41,23 @@ pub struct Settings {
     pub renewals_in_all: u8,
     /// How many connections may break.
     pub breaks: u8,
-    /// How many keys may vanish before their time: by eviction, a clock that jumps, or by hand.
+    /// How many keys may vanish too early: by eviction, a clock that jumps, or an operator.
     pub vanishings: u8,
     /// How often a node may forget everything.
     pub restarts: u8,
-    /// How often a caller may go away while it waits.
+    /// How many callers may cancel while they wait.
     pub cancels: u8,
-    /// How many clients may die.
+    /// How many clients may crash.
     pub deaths: u8,
-    /// How many sessions may lapse although their clients live.
+    /// How many sessions may expire although their clients run.
     pub lapses: u8,
     /// True if a push may overtake a reply, and be overtaken.
     pub is_unordered: bool,
-    /// How fast the clocks run, and how long a lease is. Without clocks, time stands still.
+    /// How fast the clocks run, and how long a lease lasts. Without clocks, time stands still.
     pub clocks: Option<Clocks>,
     /// Where the search begins.
     pub beginning: Beginning,
-    /// True if holders may release. If not, their leases end by themselves.
+    /// True if holders may release. Otherwise their leases expire.
     pub releases: bool,
     /// True if every state is checked for a way to a holder.
     pub has_progress: bool,
@@ -72,7 +74,7 @@ pub struct Settings {
 /// How clients ask for the lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Dialect {
-    /// Once, without a queue, fences or sessions.
+    /// They try once, without a queue, fences or sessions.
     Classic,
     /// They wait in the queue.
     Queue,
@@ -83,13 +85,13 @@ pub enum Dialect {
 pub enum Tickets {
     /// Those of each client, in the order of its attempts.
     Fixed(Vec<Vec<u8>>),
-    /// Any of these, but never one that the client had before or a smaller one.
+    /// Any of these, in increasing order for each client.
     Any(Vec<u8>),
 }
 
 impl Settings {
-    /// A quiet model in classic mode: two clients with one attempt each, and exact clocks. A timer
-    /// may strike whenever it is due.
+    /// A row in classic mode without faults: two clients with one attempt each, and exact clocks. A
+    /// timer may fire whenever it is due.
     #[must_use]
     pub fn classic(name: &'static str, what: &'static str, nodes: usize) -> Self {
         Self {
@@ -102,7 +104,7 @@ impl Settings {
         }
     }
 
-    /// A quiet model without time: two clients with one attempt each, A before B.
+    /// A row without time or faults: two clients with one attempt each, A before B.
     #[must_use]
     pub fn queue(name: &'static str, what: &'static str, nodes: usize) -> Self {
         Self {
@@ -113,6 +115,7 @@ impl Settings {
             attempts: vec![1, 1],
             sharing: Vec::new(),
             entries: Vec::new(),
+            downgrades: Vec::new(),
             tickets: Tickets::Fixed(vec![vec![1], vec![2], vec![3]]),
             fences: vec![0],
             timeouts: vec![0, 0, 0],
@@ -160,11 +163,6 @@ impl Settings {
         OwnerKind { is_shared: self.is_shared(client), identity, ..OwnerKind::default() }
     }
 
-    /// Whether all of these clients may hold the lock at the same time.
-    pub(super) fn are_together(&self, clients: &[usize]) -> bool {
-        clients.iter().all(|it| self.is_shared(*it)) || clients.iter().all(|it| self.is_entry(*it))
-    }
-
     /// The tickets that attempt number `attempt` of a client may have, if its last one was `last`.
     pub(super) fn tickets_of(&self, client: usize, attempt: u8, last: u8) -> Vec<u8> {
         match &self.tickets {
@@ -178,7 +176,7 @@ impl Settings {
     pub(super) fn terms(&self) -> Terms {
         let Clocks { ttl_ms, drift_ppm, .. } = self.clocks.unwrap_or(Clocks::exact(2));
         let drift = Drift { ppm: drift_ppm, fixed: Duration::ZERO };
-        // A timeout may strike late, so that one of zero includes every longer one.
+        // A timeout may fire late, so a timeout of zero includes every longer one.
         Terms::new(Duration::from_millis(ttl_ms), Duration::ZERO, drift).expect("a long ttl")
     }
 }
@@ -186,16 +184,19 @@ impl Settings {
 /// What may happen any number of times.
 pub const ANY_NUMBER: u8 = u8::MAX;
 
-/// Where a search begins. A later beginning is a smaller model: what can happen before is left out.
+/// Where a search begins. A later beginning makes the search smaller, because it leaves out
+/// everything that can happen before.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Beginning {
-    /// Nobody has done anything.
+    /// No client has asked for the lock.
     Idle,
-    /// The first client holds the lock on as few nodes as it takes; the others have not run its
+    /// The first client holds the lock on the smallest majority; the other nodes have not run its
     /// request yet.
     Held,
-    /// As before, and a tick later the first client has sent a renewal, which counts as one, and
-    /// the second client has got all the other nodes.
+    /// The first client holds the lock on every node, and the second one waits on every node.
+    Queued,
+    /// As `Held`, and a tick later the first client has sent a renewal, which counts as one, and
+    /// the second client has the key of all other nodes.
     Renewing,
 }
 
@@ -204,21 +205,21 @@ pub enum Beginning {
 pub enum Expected {
     /// Every promise is kept in every state.
     Safe,
-    /// This claim is broken: the model is worse than what is promised, or its rules are. A search
-    /// that finds nothing here would not find anything elsewhere.
+    /// This claim is broken: the row goes beyond the bounds of the promises, or has a deliberate
+    /// bug. A search that finds nothing here would not find anything elsewhere.
     Broken(&'static str),
 }
 
-/// The clocks of a model, and terms that fit them.
+/// The clocks of a row, and terms that fit them.
 ///
-/// The ttl is one millisecond less than a number of ticks: a key lives through the millisecond at
-/// which it ends, so that it is gone exactly at the next tick. With a ttl of whole ticks every key
-/// would live one tick longer than its lease, and that slack would hide mistakes.
+/// The ttl is one millisecond less than a number of ticks. A key exists through its last
+/// millisecond, so it is gone exactly at the next tick. With a ttl of whole ticks every key would
+/// outlast its lease by one tick, and that slack would hide mistakes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Clocks {
-    /// What the clients' clocks count in one tick, in milliseconds.
+    /// By how much the clients' clocks advance in one tick, in milliseconds.
     pub client_ms: u64,
-    /// What the nodes' clocks count in one tick, in milliseconds.
+    /// By how much the nodes' clocks advance in one tick, in milliseconds.
     pub node_ms: u64,
     /// How long a node keeps a key, in milliseconds.
     pub ttl_ms: u64,
@@ -228,15 +229,16 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// All clocks run alike, no drift is allowed for, and a lease lasts exactly `ticks`.
+    /// All clocks run at the same rate, there is no allowance for drift, and a lease lasts exactly
+    /// `ticks`.
     #[must_use]
     pub const fn exact(ticks: u64) -> Self {
         let ttl_ms = ticks * 10 - 1;
         Self { client_ms: 10, node_ms: 10, ttl_ms, drift_ppm: 0 }
     }
 
-    /// The nodes' clocks run half as fast again as the clients', and a third of the ttl is taken
-    /// off for that: a key lives for two ticks, a lease for two ticks from before it was sent.
+    /// The nodes' clocks run 1.5 times as fast as the clients', and a third of the ttl is taken off
+    /// for that: a key lasts for two ticks, and a lease for two ticks from before it was sent.
     #[must_use]
     pub const fn fast_nodes() -> Self {
         Self { client_ms: 20, node_ms: 30, ttl_ms: 59, drift_ppm: 333_344 }

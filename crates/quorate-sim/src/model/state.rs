@@ -1,4 +1,4 @@
-//! The state of a model, and when two of them are the same.
+//! The state of a model, and when two states are the same.
 
 use std::{
     hash::{Hash, Hasher},
@@ -18,10 +18,10 @@ use super::{
     settings::{Clocks, Settings},
 };
 
-/// Everything that can differ between two moments of a model.
+/// Everything that can differ between two states of a model.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    /// None if time stands still, until the end of a search is looked for.
+    /// `None` if time stands still. Then only the fair schedule makes it pass.
     clocks: Option<Clocks>,
     pub(super) ticks: u64,
     pub(super) nodes: Vec<Arc<Node>>,
@@ -29,11 +29,11 @@ pub(super) struct State {
     /// The links of the first client, then those of the second, and so on.
     pub(super) links: Vec<Arc<Link>>,
     pub(super) left: Left,
-    /// The fences that holders had, the smallest first.
+    /// The fences of all holders so far, the smallest first.
     pub(super) fences: Vec<Fence>,
-    /// The largest of those who held the lock alone.
-    last_alone: Fence,
-    /// What is wrong with the last of them.
+    /// The largest fence of an exclusive holder.
+    last_exclusive: Fence,
+    /// What is wrong with the last fence.
     pub(super) fault: Option<Fault>,
 }
 
@@ -52,9 +52,9 @@ pub(super) struct Left {
 /// What can be wrong with a fence.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Fault {
-    /// Another holder had the same.
+    /// Another holder had the same fence.
     Twice,
-    /// An earlier holder had a larger one.
+    /// An earlier holder had a larger fence.
     Backwards,
 }
 
@@ -71,7 +71,7 @@ impl State {
             clients: clients.into_iter().map(Arc::new).collect(),
             left: Left { renewals, breaks, vanishings, restarts, cancels, deaths, lapses },
             fences: Vec::new(),
-            last_alone: Fence::ZERO,
+            last_exclusive: Fence::ZERO,
             fault: None,
         }
     }
@@ -84,7 +84,7 @@ impl State {
         node_time(self.clocks, self.ticks)
     }
 
-    /// Tells the clients' points in time from other numbers.
+    /// How to distinguish the clients' points in time from other numbers.
     pub(super) fn reading(&self) -> Reading {
         let is_still = self.clocks.is_none() && self.ticks == 0;
         let Clocks { ttl_ms, client_ms, .. } = clocks(self.clocks);
@@ -108,7 +108,7 @@ impl State {
         Arc::make_mut(&mut self.links[at])
     }
 
-    /// Somebody begins to hold.
+    /// An exclusive client begins to hold the lock.
     pub(super) fn note(&mut self, fence: Fence, floor: Fence, is_forgetful: bool) {
         let last = self.last_fence();
         let above = if is_forgetful { floor } else { last };
@@ -117,15 +117,15 @@ impl State {
         } else if fence <= above {
             self.fault = Some(Fault::Backwards);
         }
-        self.last_alone = self.last_alone.max(fence);
+        self.last_exclusive = self.last_exclusive.max(fence);
         let at = self.fences.partition_point(|known| *known < fence);
         self.fences.insert(at, fence);
     }
 
-    /// An entry begins to hold. It may have the fence of another entry, and no smaller one than was
-    /// held when it asked.
+    /// An entry begins to hold the lock. It may have the fence of another entry, but not a smaller
+    /// fence than a holder had when it asked.
     pub(super) fn note_entry(&mut self, fence: Fence, floor: Fence) {
-        if fence < floor || fence <= self.last_alone {
+        if fence < floor || fence <= self.last_exclusive {
             self.fault = Some(Fault::Backwards);
         }
         if let Err(at) = self.fences.binary_search(&fence) {
@@ -138,11 +138,20 @@ impl State {
     }
 
     pub(super) fn print(&self) -> u64 {
-        let Self { clocks: _, ticks: _, nodes, clients, links, left, fences, last_alone, fault } =
-            self;
+        let Self {
+            clocks: _,
+            ticks: _,
+            nodes,
+            clients,
+            links,
+            left,
+            fences,
+            last_exclusive,
+            fault,
+        } = self;
         let clock = self.reading();
         let mut print = Print::new(nodes.len());
-        print.add(clock, &(left, fences, last_alone, fault));
+        print.add(clock, &(left, fences, last_exclusive, fault));
         for client in clients {
             let (whole, columns) = client.prints();
             print.add(clock, &Plain(whole));
@@ -208,22 +217,22 @@ mod tests {
         last.print()
     }
 
-    /// A has one node and knows it; another node has run A's request; B has the third, and is asked
-    /// for it.
+    /// A has received the grant of one node; another node has run A's request; B has the third one,
+    /// which has run A's request to yield it.
     fn steps([a, b, c]: [usize; 3]) -> Vec<Step> {
         let of_a = [Step::Start(0, 1), Step::Run(0, a), Step::Receive(0, a), Step::Run(0, b)];
         let of_b = [Step::Start(1, 2), Step::Run(1, c), Step::Run(0, c), Step::Run(1, a)];
         of_a.into_iter().chain(of_b).collect()
     }
 
-    /// One model of each kind.
-    fn models() -> [Settings; 3] {
+    /// A row of each kind.
+    fn rows() -> [Settings; 3] {
         [Settings::queue("", "", 3), Settings::timed("", "", 3), Settings::classic("", "", 3)]
     }
 
     #[test]
-    fn a_world_with_its_nodes_renumbered_is_the_same() {
-        for model in models() {
+    fn a_state_with_its_nodes_renumbered_is_the_same() {
+        for model in rows() {
             let print = |order| print_after(model.clone(), &steps(order));
             let one = print([0, 1, 2]);
             for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
@@ -234,8 +243,8 @@ mod tests {
     }
 
     #[test]
-    fn a_world_that_starts_later_is_the_same() {
-        for model in models().into_iter().filter(|model| model.clocks.is_some()) {
+    fn a_search_that_starts_later_has_the_same_states() {
+        for model in rows().into_iter().filter(|row| row.clocks.is_some()) {
             let print = |steps: &[Step]| print_after(model.clone(), steps);
             let late: Vec<_> = [Step::Tick; 7].into_iter().chain(steps([0, 1, 2])).collect();
             assert_eq!(print(&late), print(&steps([0, 1, 2])), "{:?}", model.dialect);

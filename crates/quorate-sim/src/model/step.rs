@@ -5,48 +5,50 @@ use super::{link::Phase, member::Doing, product::ProductModel, state::State};
 /// One step. Clients and nodes are numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Step {
-    /// Time passes, on all clocks.
+    /// All clocks tick.
     Tick,
-    /// A client wants the lock, with this ticket.
+    /// A client asks for the lock, with this ticket.
     Start(usize, u8),
     /// A caller learns that it has won the lock.
     Accept(usize),
-    /// The timer of a client strikes.
+    /// The timer of a client fires.
     Timeout(usize),
-    /// A holder gives back what it has, whether that has ended or not.
+    /// A holder releases its lease, expired or not.
     Release(usize),
     /// A holder sends a renewal.
     Renew(usize),
-    /// A caller goes away while it waits.
+    /// An exclusive holder asks to become a reader.
+    Downgrade(usize),
+    /// A caller cancels while it waits.
     Cancel(usize),
-    /// A client dies. What it has sent may still run.
+    /// A client crashes. Its requests in flight may still run.
     Die(usize),
     /// A node runs the next request of a client.
     Run(usize, usize),
     /// A node runs the next request of a connection that broke.
     RunStale(usize, usize, usize),
-    /// A client reads what comes next from a node.
+    /// A client reads the next message from a node.
     Receive(usize, usize),
     /// A client reads the next push, where these are not ordered with replies.
     ReceivePush(usize, usize),
     /// The connection of a client to a node breaks, and the client sees it.
     Break(usize, usize),
-    /// The node sees that older connections have ended.
+    /// The node notices that older connections are closed.
     CloseOld(usize, usize),
-    /// A client connects again.
+    /// A client reconnects.
     Connect(usize, usize),
-    /// A node has not heard of a client for the life of its session.
+    /// The session of a client expires on a node.
     Lapse(usize, usize),
-    /// The key on a node goes before its time.
+    /// The key on a node vanishes before it expires.
     Vanish(usize),
     /// A node forgets everything.
     Forget(usize),
-    /// The key of a client that died goes at its time; only where time stands still.
+    /// The key of a crashed client expires; only where time stands still.
     Expire(usize),
 }
 
 impl ProductModel {
-    /// What a client may do of its own accord, or because its time has come.
+    /// What a client may do next, and its timers that are due.
     pub(super) fn client_steps(&self, state: &State, number: usize, steps: &mut Vec<Step>) {
         let client = &state.clients[number];
         let now = state.client_now();
@@ -70,6 +72,14 @@ impl ProductModel {
                 if state.left.renewals > 0 && client.can_renew(now) {
                     steps.push(Step::Renew(number));
                 }
+                if self.settings.downgrades.contains(&number) && client.can_downgrade(now) {
+                    steps.push(Step::Downgrade(number));
+                }
+            }
+            Doing::Downgrading(..) => {
+                if state.left.cancels > 0 {
+                    steps.push(Step::Cancel(number));
+                }
             }
             Doing::Nothing | Doing::Dead => {}
         }
@@ -87,9 +97,9 @@ impl ProductModel {
         }
     }
 
-    /// In classic mode clients are alike if each may do the same. Then the one that starts first
-    /// can be the first one: every other order is this one with the clients renumbered, and no
-    /// promise names a client.
+    /// In classic mode clients are interchangeable if all have equally many attempts. Then the
+    /// first client starts first: every other order is this one with the clients renumbered, and no
+    /// claim names a client.
     fn may_start(&self, state: &State, client: usize) -> bool {
         let attempts = &self.settings.attempts;
         let are_alike =
@@ -123,7 +133,7 @@ impl ProductModel {
         let queues = 0..link.stale.len();
         steps.extend(queues.map(|queue| Step::RunStale(client, node, queue)));
         if self.settings.is_classic() {
-            // A break of an idle connection changes nothing that anyone notices.
+            // A break of an idle connection has no effect.
             let is_idle = link.requests.is_empty() && link.answers.is_empty();
             if state.left.breaks > 0 && !is_idle && !it.is_dead() {
                 steps.push(Step::Break(client, node));

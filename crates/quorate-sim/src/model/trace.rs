@@ -11,77 +11,82 @@ use stateright::Path;
 use super::{
     fair,
     link::{Heard, Request},
-    member::{Doing, LIVES, Member},
+    member::{Doing, Member, OWNERS_PER_ATTEMPT},
     node,
     product::ProductModel,
     state::State,
     step::Step,
 };
 
-/// One line for the beginning and one for each step: what was done, and what came of it.
+/// One line for the initial state and one for each step: the step, and the state after it.
 pub(super) fn lines(model: &ProductModel, path: &Path<State, Step>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut before: Option<(State, Option<Step>)> = None;
     for (state, step) in path.clone().into_vec() {
         let did = match &before {
-            Some((before, Some(step))) => told(before, *step),
-            Some((_, None)) | None => "in the beginning".to_owned(),
+            Some((before, Some(step))) => step_text(before, *step),
+            Some((_, None)) | None => "the initial state".to_owned(),
         };
-        lines.push(format!("{:>3}. {did:<46} {}", lines.len(), shown(model, &state)));
+        lines.push(format!("{:>3}. {did:<46} {}", lines.len(), state_text(model, &state)));
         before = Some((state, step));
     }
     if let Some((last, _)) = &before {
         let and_then = fair::continuation(model, last, SHOWN_MAX);
         lines.extend(and_then.iter().map(|state| {
-            format!("   + {:<46} {}", "if nothing more goes wrong", shown(model, state))
+            format!("   + {:<46} {}", "if nothing more goes wrong", state_text(model, state))
         }));
     }
     lines
 }
 
-fn told(before: &State, step: Step) -> String {
+fn step_text(before: &State, step: Step) -> String {
     let link = |client, node| before.link(client, node);
     match step {
         Step::Tick => "a tick".to_owned(),
         Step::Start(client, 0) => format!("{} starts an attempt", letter(client)),
-        Step::Start(client, ticket) => format!("{} comes with ticket {ticket}", letter(client)),
-        Step::Accept(client) => format!("{}'s caller learns that it won", letter(client)),
-        Step::Timeout(client) => format!("{}'s timer strikes", letter(client)),
+        Step::Start(client, ticket) => format!("{} asks with ticket {ticket}", letter(client)),
+        Step::Accept(client) => {
+            format!("{}'s caller learns that it holds the lock", letter(client))
+        }
+        Step::Timeout(client) => format!("{}'s timer fires", letter(client)),
         Step::Release(client) => format!("{} releases", letter(client)),
         Step::Renew(client) => format!("{} renews", letter(client)),
-        Step::Cancel(client) => format!("{}'s caller goes away", letter(client)),
-        Step::Die(client) => format!("{} DIES", letter(client)),
+        Step::Downgrade(client) => format!("{} asks to become a reader", letter(client)),
+        Step::Cancel(client) => format!("{}'s caller cancels", letter(client)),
+        Step::Die(client) => format!("{} CRASHES", letter(client)),
         Step::Run(client, node) => {
             let request = link(client, node).requests.front();
-            let request = request.map_or_else(String::new, |it| worded(client, it));
+            let request = request.map_or_else(String::new, |it| request_text(client, it));
             format!("n{node} runs {request}")
         }
         Step::RunStale(client, node, queue) => {
             let stale = link(client, node).stale.get(queue).and_then(|(_, it)| it.front());
-            let request = stale.map_or_else(String::new, |it| worded(client, it));
+            let request = stale.map_or_else(String::new, |it| request_text(client, it));
             format!("n{node} runs, from an old link, {request}")
         }
         Step::Receive(client, node) => {
-            let heard = link(client, node).answers.front().map(heard_words);
-            format!("{} hears from n{node}: {}", letter(client), heard.unwrap_or_default())
+            let heard = link(client, node).answers.front().map(message_text);
+            format!("{} receives from n{node}: {}", letter(client), heard.unwrap_or_default())
         }
         Step::ReceivePush(client, node) => {
-            let heard = link(client, node).pushes.front().map(heard_words);
-            format!("{} hears from n{node}: {}", letter(client), heard.unwrap_or_default())
+            let heard = link(client, node).pushes.front().map(message_text);
+            format!("{} receives from n{node}: {}", letter(client), heard.unwrap_or_default())
         }
         Step::Break(client, node) => format!("the link of {} to n{node} BREAKS", letter(client)),
         Step::CloseOld(client, node) => {
-            format!("n{node} sees that an old link of {} has ended", letter(client))
+            format!("n{node} notices that an old link of {} is closed", letter(client))
         }
         Step::Connect(client, node) => format!("{} connects to n{node}", letter(client)),
-        Step::Lapse(client, node) => format!("the session of {} at n{node} LAPSES", letter(client)),
+        Step::Lapse(client, node) => {
+            format!("the session of {} on n{node} EXPIRES", letter(client))
+        }
         Step::Vanish(node) => format!("the key on n{node} VANISHES"),
         Step::Forget(node) => format!("n{node} FORGETS everything"),
         Step::Expire(node) => format!("the key on n{node} expires"),
     }
 }
 
-fn worded(client: usize, request: &Request) -> String {
+fn request_text(client: usize, request: &Request) -> String {
     let Some(transmit) = &request.transmit else {
         return format!("{}'s attach", letter(client));
     };
@@ -91,6 +96,7 @@ fn worded(client: usize, request: &Request) -> String {
         Command::DeleteKey { owner, .. } => format!("free {}", name(owner)),
         Command::ExtendKeys { entries, .. } => format!("prolong {}", name(&entries[0].owner)),
         Command::Acquire { request: ask, .. } => format!("acquire {}", name(&ask.owner)),
+        Command::Adopt { from, owner, .. } => format!("{} becomes {}", name(from), name(owner)),
         Command::Release { owner, yields: Some(it), .. } => {
             format!("yield {} {}", name(owner), it.fence)
         }
@@ -103,7 +109,7 @@ fn worded(client: usize, request: &Request) -> String {
     }
 }
 
-fn heard_words(heard: &Heard) -> String {
+fn message_text(heard: &Heard) -> String {
     match heard {
         Heard::Push(push) => match push.kind {
             PushKind::Granted => format!("push: granted, fence {}", push.fence),
@@ -119,7 +125,7 @@ fn heard_words(heard: &Heard) -> String {
     }
 }
 
-fn shown(model: &ProductModel, state: &State) -> String {
+fn state_text(model: &ProductModel, state: &State) -> String {
     let mut text = String::new();
     let is_timed = model.settings.clocks.is_some();
     // Writing to a string cannot fail.
@@ -144,13 +150,13 @@ fn shown(model: &ProductModel, state: &State) -> String {
         text.push_str("] ");
     }
     for (number, client) in state.clients.iter().enumerate() {
-        let _ = write!(text, "{}:{} ", letter(number), word(state, client));
+        let _ = write!(text, "{}:{} ", letter(number), client_text(state, client));
     }
     text.truncate(text.trim_end().len());
     text
 }
 
-fn word(state: &State, client: &Member) -> String {
+fn client_text(state: &State, client: &Member) -> String {
     match client.doing {
         Doing::Nothing if client.is_idle() => "idle".to_owned(),
         Doing::Nothing => "undoes".to_owned(),
@@ -162,25 +168,25 @@ fn word(state: &State, client: &Member) -> String {
                 format!("waits({})", grants.collect::<Vec<_>>().join(" "))
             }
         },
-        Doing::Holding(_) if client.holds(state.client_now()) => match client.fence() {
-            Some(fence) => format!("HOLDS {fence}"),
-            None => "HOLDS".to_owned(),
-        },
-        Doing::Holding(_) => "ended".to_owned(),
-        Doing::Dead => "dead".to_owned(),
+        Doing::Holding(_) | Doing::Downgrading(..) if client.holds(state.client_now()) => {
+            let verb = if client.notes.is_reader { "READS" } else { "HOLDS" };
+            client.fence().map_or_else(|| verb.to_owned(), |fence| format!("{verb} {fence}"))
+        }
+        Doing::Holding(_) | Doing::Downgrading(..) => "ended".to_owned(),
+        Doing::Dead => "crashed".to_owned(),
     }
 }
 
 /// The owner of a client: `A1`, and `A1'` after a withdrawal.
 fn name(client: usize, owner: &Owner) -> String {
     let number = node::number_of(owner);
-    let lives = "'".repeat(usize::from(number % LIVES));
-    format!("{}{}{lives}", letter(client), number / LIVES)
+    let marks = "'".repeat(usize::from(number % OWNERS_PER_ATTEMPT));
+    format!("{}{}{marks}", letter(client), number / OWNERS_PER_ATTEMPT)
 }
 
 fn letter(client: usize) -> char {
     char::from(b'A' + client as u8)
 }
 
-/// This many states are shown of a schedule that leads nowhere.
+/// The number of states that are shown of a schedule that does not end well.
 const SHOWN_MAX: usize = 40;

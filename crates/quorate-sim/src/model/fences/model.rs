@@ -312,10 +312,10 @@ impl Checked for FenceModel {
         &self.found
     }
 
-    fn told(&self, path: &Path<State, Step>) -> Vec<String> {
+    fn lines(&self, path: &Path<State, Step>) -> Vec<String> {
         let steps = path.clone().into_vec();
         let mut lines = Vec::new();
-        let mut did = "in the beginning".to_owned();
+        let mut did = "the initial state".to_owned();
         for (state, step) in steps {
             lines.push(format!("{:>3}. {did:<20} {}", lines.len(), shown(&state)));
             did = step.map_or_else(String::new, |step| format!("{step:?}"));

@@ -22,17 +22,17 @@ use crate::{
     model::{link::Request, node, settings::ANY_NUMBER},
 };
 
-/// One input to a client, and what comes of it.
+/// One input to a client, and its result.
 #[derive(Debug)]
 pub(in crate::model) struct Act {
     pub(super) rules: Rules,
     pub(super) now: Moment,
-    /// The node whose connection is gone.
+    /// The node whose connection broke.
     pub(super) down: Option<usize>,
     pub(super) out: Out,
 }
 
-/// What a client sends, and with which fence it has begun to hold.
+/// What a client sends, and the fence of the lease that it has won.
 #[derive(Clone, Debug, Default)]
 pub(in crate::model) struct Out {
     pub(in crate::model) sent: Vec<(usize, Arc<Request>)>,
@@ -40,7 +40,7 @@ pub(in crate::model) struct Out {
 }
 
 impl Member {
-    /// The caller learns that it holds the lock.
+    /// The caller is notified that it holds the lock.
     pub(super) fn accept(&mut self, act: &mut Act) {
         let Doing::Asking(call) = self.doing else { return };
         self.machine.take_outcome(call);
@@ -81,8 +81,8 @@ impl Driver for Member {
             Event::Ended(call, ended) if self.doing == Doing::Asking(call) => match ended {
                 Ended::Acquire(acquire::Outcome::Held { valid_until, .. }) => {
                     self.notes.is_dated_late |= valid_until <= act.now;
-                    // When the caller knows makes a difference only if it may go away before.
-                    if !act.rules.is_told_late {
+                    // The time of the notification matters only if the caller may cancel before.
+                    if !act.rules.learns_late {
                         self.accept(act);
                     }
                 }
@@ -92,6 +92,12 @@ impl Driver for Member {
                     self.finish_attempt();
                 }
             },
+            Event::Ended(call, _)
+                if let Doing::Downgrading(lease, of) = self.doing
+                    && call == of =>
+            {
+                self.finish_downgrade(lease, call, act.now);
+            }
             Event::Lease(watchdog::Event::Renewed { outcome, held_until, .. }) => {
                 let is_extended = matches!(outcome, renew::Outcome::Extended { .. });
                 self.notes.is_dated_late |= is_extended && held_until <= act.now;
@@ -100,11 +106,11 @@ impl Driver for Member {
         }
     }
 
-    /// The model looks when its timer is due.
+    /// The search checks in every state whether the timer is due.
     fn arm(&mut self, _act: &mut Act, _at: Moment) {}
 }
 
-/// Names the owners of one client: by attempt, and by what comes after each withdrawal.
+/// Names the owners of one client: one for each attempt, and a new one after each withdrawal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::model) struct Names {
     pub(super) client: usize,

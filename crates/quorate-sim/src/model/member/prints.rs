@@ -1,4 +1,4 @@
-//! What makes two clients, or two inputs to them, the same.
+//! The fingerprints of clients and of inputs to them.
 
 use std::hash::Hash;
 
@@ -11,7 +11,7 @@ use crate::model::{
 };
 
 impl Input {
-    /// A number for this input and no other one.
+    /// A number that only this input has.
     pub(in crate::model) fn print(&self) -> u64 {
         let tag = std::mem::discriminant(self);
         match self {
@@ -28,6 +28,7 @@ impl Input {
             Self::Accept
             | Self::Cancel
             | Self::Renew
+            | Self::Downgrade
             | Self::Release
             | Self::Timeout
             | Self::Die
@@ -37,12 +38,12 @@ impl Input {
 }
 
 impl Member {
-    /// Takes down what makes two clients the same: exactly, and up to time and node numbers. Done
-    /// once for each different client, since most steps leave most clients as they are.
+    /// Stores the client's fingerprints: an exact one, and one that ignores time and node numbers.
+    /// Done once for each different client, since most steps leave most clients as they are.
     pub(in crate::model) fn finish(&mut self, rules: &Rules, clock: Reading, now: Moment) {
         self.notes.has_ended |= self.lease().is_some_and(|it| it.lease().check(now).is_err());
         self.exact = plain(&self.print(rules, Reading::EXACT, true, Moment::ZERO).split());
-        // A timer that will not strike makes no difference, nor how late it is.
+        // A timer that will not fire has no effect, nor how late it is.
         let has_timer = !rules.is_still && self.timeouts_left > 0;
         (self.whole, self.columns) = self.print(rules, clock, has_timer, now).split();
     }

@@ -1,12 +1,11 @@
-//! The models in classic mode that are searched: a few in every test run, the large ones on
-//! demand.
+//! The rows in classic mode. Small rows run in every test run, large ones only on demand.
 
 use crate::model::{
     claims::ONE_HOLDER,
     settings::{Beginning, Clocks, Expected, Settings},
 };
 
-/// All models in classic mode, small ones first.
+/// All rows in classic mode, small ones first.
 pub(super) fn rows() -> Vec<Settings> {
     let mut rows = small();
     rows.extend(hostile());
@@ -28,13 +27,13 @@ fn small() -> Vec<Settings> {
         },
         Settings { deaths: 1, ..one("n1-crash", "1 node, 2 attempts each, a crash") },
         Settings { breaks: 1, ..one("n1-break", "1 node, 2 attempts each, a break") },
-        Settings { cancels: 1, ..one("n1-abandon", "1 node, 2 attempts each, a caller goes") },
+        Settings { cancels: 1, ..one("n1-abandon", "1 node, 2 attempts each, a caller cancels") },
         Settings {
             attempts: vec![1, 1, 1],
             deaths: 1,
             ..one("n1-three", "1 node, 3 clients, a crash")
         },
-        Settings { deaths: 1, cancels: 1, ..two("n2-ends", "2 nodes, a crash, a caller goes") },
+        Settings { deaths: 1, cancels: 1, ..two("n2-ends", "2 nodes, a crash, a caller cancels") },
         Settings { breaks: 1, ..two("n2-break", "2 nodes, a break") },
         Settings {
             clocks: Some(Clocks::fast_nodes()),
@@ -54,7 +53,7 @@ fn small() -> Vec<Settings> {
     ]
 }
 
-/// Models that are worse than what is promised: there the search must find two holders.
+/// Rows beyond the bounds of the promises: there the search must find two holders.
 fn hostile() -> Vec<Settings> {
     let hostile = |row| Settings { expected: Expected::Broken(ONE_HOLDER), ..row };
     let held =
@@ -98,7 +97,7 @@ fn full() -> Vec<Settings> {
             clocks: Some(Clocks::fast_nodes()),
             ..three("n3-drift", "3 nodes with fast clocks")
         },
-        Settings { cancels: 1, ..three("n3-abandon", "3 nodes, a caller goes") },
+        Settings { cancels: 1, ..three("n3-abandon", "3 nodes, a caller cancels") },
         Settings { breaks: 1, ..three("n3-break", "3 nodes, a break") },
         Settings { renewals: 1, renewals_in_all: 1, ..three("n3-renew", "3 nodes, a renewal") },
         Settings {

@@ -1,16 +1,17 @@
-//! The models with a queue that are searched: a few in every test run, the large ones on demand.
+//! The rows with a queue. Small rows run in every test run, large ones only on demand.
 
 use quorate_core::mutant::Mutant;
 
 use crate::model::{
-    claims::KEPT_GRANTS,
-    settings::{Expected, Settings, Tickets},
+    claims::{BACKED, KEPT_GRANTS},
+    settings::{Beginning, Expected, Settings, Tickets},
 };
 
 /// All of them, small ones first.
 pub(super) fn rows() -> Vec<Settings> {
     let mut rows = small();
     rows.extend(small_that_share());
+    rows.extend(small_with_downgrades());
     rows.extend(small_with_time());
     let large = large().into_iter().chain(large_that_forget()).chain(large_with_time());
     let large = large.chain(large_that_share());
@@ -29,13 +30,13 @@ fn small() -> Vec<Settings> {
             cancels: 1,
             lapses: 1,
             timeouts: vec![1, 1],
-            ..one("queue-n1-lapse", "1 node, a break, a caller goes, a session lapses, timers")
+            ..one("queue-n1-lapse", "1 node, a break, a caller cancels, a session expires, timers")
         },
         Settings {
             attempts: vec![1, 1, 1],
             cancels: 1,
             deaths: 1,
-            ..one("queue-n1-ends", "1 node, 3 clients, a caller goes, a death")
+            ..one("queue-n1-ends", "1 node, 3 clients, a caller cancels, a crash")
         },
         Settings {
             tickets: Tickets::Any(vec![1, 2]),
@@ -65,7 +66,7 @@ fn small() -> Vec<Settings> {
     ]
 }
 
-/// Where some hold the lock together.
+/// Rows in which several clients may hold the lock together.
 fn small_that_share() -> Vec<Settings> {
     let one = |name, what| Settings::queue(name, what, 1);
     let two = |name, what| Settings::queue(name, what, 2);
@@ -76,35 +77,92 @@ fn small_that_share() -> Vec<Settings> {
             sharing: vec![0, 2],
             cancels: 1,
             breaks: 1,
-            ..one("queue-n1-shared", "1 node, 2 share and 1 is alone, a break, a caller goes")
+            ..one("queue-n1-shared", "1 node, 2 readers and a writer, a break, a caller cancels")
         },
         Settings {
             attempts: vec![1, 1, 1],
             sharing: vec![0, 2],
-            ..two("queue-n2-shared", "2 nodes, 2 share and 1 is alone")
+            ..two("queue-n2-shared", "2 nodes, 2 readers and a writer")
         },
         Settings {
             sharing: vec![1],
             tickets: Tickets::Any(vec![1, 2]),
-            ..three("queue-n3-shared-two", "3 nodes, 1 shares and 1 is alone, any tickets")
+            ..three("queue-n3-shared-two", "3 nodes, a reader and a writer, any tickets")
         },
         Settings {
             attempts: vec![1, 1, 1],
             entries: vec![0, 2],
             cancels: 1,
             breaks: 1,
-            ..one("queue-n1-entries", "1 node, 2 entries and 1 is alone, a break, a caller goes")
+            ..one("queue-n1-entries", "1 node, 2 entries and a stranger, a break, a caller cancels")
         },
         Settings {
             attempts: vec![1, 1, 1],
             entries: vec![0, 2],
-            ..two("queue-n2-entries", "2 nodes, 2 entries and 1 is alone")
+            ..two("queue-n2-entries", "2 nodes, 2 entries and a stranger")
         },
         Settings {
             entries: vec![1],
             tickets: Tickets::Any(vec![1, 2]),
-            ..three("queue-n3-entry", "3 nodes, 1 entry and 1 is alone, any tickets")
+            ..three("queue-n3-entry", "3 nodes, an entry and a stranger, any tickets")
         },
+        Settings {
+            attempts: vec![1, 1, 1],
+            entries: vec![0, 2],
+            beginning: Beginning::Queued,
+            cancels: 1,
+            ..three(
+                "queue-n3-entries",
+                "3 nodes, an entry holds, a stranger waits, an entry comes, a caller cancels",
+            )
+        },
+    ]
+}
+
+/// Where an exclusive holder becomes a reader while another client waits for an exclusive lock.
+fn small_with_downgrades() -> Vec<Settings> {
+    let one = |name, what| Settings::queue(name, what, 1);
+    let three = |name, what| Settings::queue(name, what, 3);
+    let queued = |row| Settings { downgrades: vec![0], beginning: Beginning::Queued, ..row };
+    let bug = |row| Settings {
+        mutant: Some(Mutant::DowngradeAdmitsWriter),
+        expected: Expected::Broken(BACKED),
+        ..queued(row)
+    };
+    vec![
+        Settings {
+            attempts: vec![1, 1, 1],
+            sharing: vec![2],
+            downgrades: vec![0],
+            breaks: 1,
+            cancels: 1,
+            ..one(
+                "queue-n1-downgrade",
+                "1 node, A becomes a reader, B writes, C reads, a break, a caller cancels",
+            )
+        },
+        Settings {
+            downgrades: vec![0],
+            ..three("queue-n3-downgrade", "3 nodes, A becomes a reader, B writes")
+        },
+        Settings {
+            attempts: vec![1, 1, 1],
+            sharing: vec![2],
+            tickets: Tickets::Fixed(vec![vec![1], vec![3], vec![2]]),
+            ..queued(three(
+                "queue-n3-downgrade-queued",
+                "3 nodes, A becomes a reader while B waits to write, C reads",
+            ))
+        },
+        Settings {
+            breaks: 1,
+            ..queued(three(
+                "queue-n3-downgrade-lost",
+                "3 nodes, A becomes a reader while B waits to write, a break",
+            ))
+        },
+        bug(one("queue-n1-bug-downgrade", "a bug: a downgrade admits the next writer, 1 node")),
+        bug(three("queue-n3-bug-downgrade", "a bug: a downgrade admits the next writer, 3 nodes")),
     ]
 }
 
@@ -130,7 +188,7 @@ fn large() -> Vec<Settings> {
             breaks: 1,
             cancels: 1,
             deaths: 1,
-            ..one("queue-n1-three", "1 node, 3 clients, a break, a caller goes, a death")
+            ..one("queue-n1-three", "1 node, 3 clients, a break, a caller cancels, a crash")
         },
         Settings {
             attempts: vec![2, 1],
@@ -141,7 +199,7 @@ fn large() -> Vec<Settings> {
             timeouts: vec![1, 1],
             ..one(
                 "queue-n1-twice",
-                "1 node, A twice, any tickets, a break, a caller, a lapse, timers",
+                "1 node, A twice, any tickets, a break, a cancel, an expired session, timers",
             )
         },
         Settings {
@@ -163,7 +221,7 @@ fn large() -> Vec<Settings> {
         Settings {
             cancels: 1,
             deaths: 1,
-            ..three("queue-n3-ends", "3 nodes, a caller goes, a death")
+            ..three("queue-n3-ends", "3 nodes, a caller cancels, a crash")
         },
         Settings::queue("queue-n5", "5 nodes", 5),
         Settings {
@@ -177,7 +235,7 @@ fn large() -> Vec<Settings> {
     ]
 }
 
-/// Where nodes forget, exclusion is not promised. Fences are, and progress.
+/// Where nodes forget, only fences and progress are promised, not exclusion.
 fn large_that_forget() -> Vec<Settings> {
     let three = |name, what| Settings::queue(name, what, 3);
     vec![
@@ -211,18 +269,47 @@ fn large_that_forget() -> Vec<Settings> {
     ]
 }
 
-/// Where some hold the lock together.
+/// Rows in which several clients may hold the lock together.
 fn large_that_share() -> Vec<Settings> {
     let three = |name, what| Settings::queue(name, what, 3);
-    vec![Settings {
-        sharing: vec![1],
-        vanishings: 1,
-        renewals: 1,
-        ..three(
-            "queue-n3-shared-heal",
-            "3 nodes, A alone before B who shares, a key vanishes, a renewal",
-        )
-    }]
+    vec![
+        Settings {
+            sharing: vec![1],
+            vanishings: 1,
+            renewals: 1,
+            ..three(
+                "queue-n3-shared-heal",
+                "3 nodes, A writes before B reads, a key vanishes, a renewal",
+            )
+        },
+        Settings {
+            attempts: vec![1, 1, 1],
+            entries: vec![0, 2],
+            beginning: Beginning::Queued,
+            breaks: 1,
+            ..three(
+                "queue-n3-entries-break",
+                "3 nodes, an entry holds, a stranger waits, an entry comes, a break",
+            )
+        },
+        Settings {
+            downgrades: vec![0],
+            breaks: 1,
+            ..three("queue-n3-downgrade-break", "3 nodes, A becomes a reader, B writes, a break")
+        },
+        Settings {
+            attempts: vec![1, 1, 1],
+            sharing: vec![2],
+            tickets: Tickets::Fixed(vec![vec![1], vec![3], vec![2]]),
+            downgrades: vec![0],
+            beginning: Beginning::Queued,
+            breaks: 1,
+            ..three(
+                "queue-n3-downgrade-three",
+                "3 nodes, A becomes a reader while B waits to write, C reads, a break",
+            )
+        },
+    ]
 }
 
 fn large_with_time() -> Vec<Settings> {

@@ -333,7 +333,7 @@ impl Checked for SetModel {
         &self.found
     }
 
-    fn told(&self, path: &Path<State, Step>) -> Vec<String> {
+    fn lines(&self, path: &Path<State, Step>) -> Vec<String> {
         let steps = path.clone().into_vec();
         let told = steps.iter().map(|(state, step)| {
             let doing: Vec<_> = state.clients.iter().map(|it| &it.doing).collect();
