@@ -121,18 +121,18 @@ impl Checker {
             let known = &self.claims[other as usize];
             // Members of one group do not wait for each other's end.
             let are_together = known.is_with(&self.claims[number as usize]);
-            let is_unsaid = known.is_unsaid(running);
+            let is_unnotified = known.is_unnotified(running);
             if are_together {
             } else if now < known.end {
                 self.overlap(now, lock, other, number);
-            } else if is_unsaid && self.is_within_bounds() {
+            } else if is_unnotified && self.is_within_bounds() {
                 let text = format!(
                     "the holder whose claim ended at {} was not notified before the next one began",
                     millis(known.end)
                 );
                 self.report(now, Promise::Loss, Some(lock), vec![other, number], text);
             }
-            if now < self.claims[other as usize].end || (are_together && is_unsaid) {
+            if now < self.claims[other as usize].end || (are_together && is_unnotified) {
                 self.open[lock].push(other);
             }
         }
@@ -229,7 +229,7 @@ impl Checker {
     /// The holder now believes that its claim lasts until `end`.
     pub(crate) fn set_end(&mut self, now: Nanos, number: u32, end: Nanos) {
         let claim = &mut self.claims[number as usize];
-        if claim.is_told || claim.is_let_go {
+        if claim.is_notified || claim.is_given_up {
             if end > now {
                 let lock = Some(claim.lock);
                 let text = "a lease that was lost or given up is valid again".to_owned();
@@ -272,7 +272,7 @@ impl Checker {
     /// The holder died.
     pub(crate) fn die(&mut self, now: Nanos, number: u32) {
         let claim = &mut self.claims[number as usize];
-        claim.is_let_go = true;
+        claim.is_given_up = true;
         claim.end = claim.end.min(now);
         self.look_for_stall(now, number);
     }
@@ -306,9 +306,9 @@ impl Checker {
     }
 
     /// The holder was notified that it lost the lock.
-    pub(crate) fn tell(&mut self, now: Nanos, number: u32) {
+    pub(crate) fn notify_loss(&mut self, now: Nanos, number: u32) {
         let claim = &mut self.claims[number as usize];
-        claim.is_told = true;
+        claim.is_notified = true;
         claim.end = claim.end.min(now);
         claim.backed_until = claim.end;
         self.look_for_stall(now, number);

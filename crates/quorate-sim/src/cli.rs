@@ -27,24 +27,23 @@ use crate::{
     timeline,
 };
 
-/// Runs Quorate's own machines in runs where everything goes wrong, and looks for broken
-/// promises.
+/// Simulates the machines that Quorate ships under faults, and reports broken promises.
 #[derive(Debug, Parser)]
 #[command(name = "quorate-sim", args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
-    verb: Option<RoundKind>,
+    verb: Option<Verb>,
     #[command(flatten)]
     run: Run,
 }
 
 #[derive(Debug, Subcommand)]
-enum RoundKind {
-    /// Switches on one deliberate bug after the other: each must be noticed.
+enum Verb {
+    /// Switches on one deliberate bug after the other: each must be detected.
     Mutants(mutants::Mutants),
-    /// Searches every order of events in small runs.
+    /// Searches every order of events in small systems.
     Model(model::Search),
-    /// Changes the set of nodes while everything goes wrong.
+    /// Simulates changes of the set of nodes under faults.
     Members(members::Changes),
 }
 
@@ -56,37 +55,37 @@ struct Run {
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Run this seed alone and show what happened.
+    /// Run only this seed, and show what happens.
     #[arg(long, conflicts_with_all = ["seeds", "from"])]
     seed: Option<u64>,
-    /// How many nodes there are, whatever the seed says.
+    /// The number of nodes, instead of the one that the seed draws.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=9))]
     nodes: Option<u8>,
-    /// How many clients there are, whatever the seed says.
+    /// The number of clients, instead of the one that the seed draws.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=20))]
     clients: Option<u8>,
-    /// Which mode the clients use, whatever the seed says.
+    /// The mode of the clients, instead of the one that the seed draws.
     #[arg(long)]
     mode: Option<Mode>,
-    /// Whether nodes are guarded, whatever the seed says; only with three or more.
+    /// Whether nodes use quarantine, whatever the seed draws; only with three nodes or more.
     #[arg(long)]
     quarantine: Option<Switch>,
-    /// Whether locks are shared, whatever the seed says; only where clients wait in line.
+    /// Whether locks are shared, whatever the seed draws; only in queue mode.
     #[arg(long)]
     share: Option<Switch>,
-    /// On how many threads to run; all cores if not said.
+    /// The number of threads; the default is the number of cores.
     #[arg(long)]
     threads: Option<usize>,
     /// Switch on a deliberate bug.
     #[arg(long, value_parser = catalogue::find)]
     mutant: Option<&'static Entry>,
-    /// Leave faults and clients out of the run of --seed, such as f0,f3,c1.
+    /// Leave these faults and clients out of the run of --seed, for example f0,f3,c1.
     #[arg(long, requires = "seed")]
     without: Option<Without>,
-    /// With --seed: show every event, not only those which explain a violation.
+    /// With --seed: show every event, not only the events that explain a violation.
     #[arg(long, requires = "seed")]
     all: bool,
-    /// Where the picture of a violation is written.
+    /// The file for the picture of a violation.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -94,35 +93,35 @@ struct Run {
 /// The modes that clients can use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Mode {
-    /// They ask again and again.
+    /// Clients retry until they get the lock.
     Classic,
-    /// They wait in line, and have fences.
+    /// Clients wait in a queue, and have fences.
     Queue,
 }
 
-/// Whether something is there.
+/// Whether a feature is used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Switch {
-    /// It is.
+    /// It is used.
     On,
-    /// It is not.
+    /// It is not used.
     Off,
 }
 
-/// Runs the command that the arguments say. The exit code is 1 if a promise was broken.
+/// Runs the command of the arguments. The exit code is 1 if a promise was broken.
 #[must_use]
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.verb {
-        Some(RoundKind::Mutants(mutants)) => mutants.run(),
-        Some(RoundKind::Model(search)) => search.run(),
-        Some(RoundKind::Members(changes)) => changes.run(),
+        Some(Verb::Mutants(mutants)) => mutants.run(),
+        Some(Verb::Model(search)) => search.run(),
+        Some(Verb::Members(changes)) => changes.run(),
         None => cli.run.run(),
     };
     match done {
         Ok(code) => code,
         Err(error) => {
-            say_on_the_side(&format!("quorate-sim: {error}"));
+            say_error(&format!("quorate-sim: {error}"));
             ExitCode::from(74)
         }
     }
@@ -170,7 +169,7 @@ impl Run {
         let small = shrink::shrink(&campaign, *seed, violation.promise);
         match small {
             Some(small) => self.show(&campaign, *seed, &small)?,
-            None => say(&format!("seed {seed} broke a promise, and does not do so again"))?,
+            None => say(&format!("seed {seed} broke a promise, but a second run of it did not"))?,
         }
         Ok(ExitCode::FAILURE)
     }
@@ -214,7 +213,7 @@ impl Run {
         fs::create_dir_all(folder)
             .and_then(|()| fs::write(&path, timeline::svg(story)))
             .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
-        say(&format!("a picture of it: {}", path.display()))
+        say(&format!("picture: {}", path.display()))
     }
 }
 
@@ -234,7 +233,7 @@ fn bar(seeds: u64) -> ProgressBar {
     bar
 }
 
-/// Writes a line to the standard output. Whoever reads it may have gone.
+/// Writes a line to the standard output. A closed pipe is not an error.
 fn say(text: &str) -> io::Result<()> {
     match writeln!(io::stdout().lock(), "{text}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -242,10 +241,10 @@ fn say(text: &str) -> io::Result<()> {
     }
 }
 
-fn say_on_the_side(text: &str) {
-    // There is nobody left to tell if this fails.
+fn say_error(text: &str) {
+    // If this fails, there is no other place for the error.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Pictures go here unless something else is said.
+/// The default folder for pictures.
 const PICTURES: &str = "target/quorate-sim";

@@ -32,7 +32,7 @@ use crate::{
     event::Event,
     run::Env,
     settings::{DRIFT, Settings},
-    trace::{Turn, client_name},
+    trace::{LeaseChange, client_name},
 };
 
 /// The machine that is shipped.
@@ -166,7 +166,7 @@ impl Client {
         for known in std::mem::take(&mut self.held) {
             env.check.die(env.now, known.claim);
             let Some(held) = self.me.machine.lease(known.id) else { continue };
-            self.note_lease(env, &known, held.owner(), || Turn::LetGo("dies with"));
+            self.note_lease(env, &known, held.owner(), || LeaseChange::GaveUp("dies with"));
         }
         env.check.order.forget(self.me.number);
         env.dead.push(self.me.id.to_string());
@@ -201,7 +201,7 @@ impl Client {
     }
 
     /// Another process takes its place.
-    pub(crate) fn reborn(&mut self, env: &mut Env) {
+    pub(crate) fn restart(&mut self, env: &mut Env) {
         self.is_dead = false;
         self.me.id = draw_id(self.me.number, &mut self.me.dice);
         self.begin_machine(env);

@@ -1,4 +1,4 @@
-//! True time, and the clocks that follow it more or less.
+//! True time, and clocks that run faster or slower.
 
 use quorate_core::moment::{Moment, NodeTime};
 
@@ -9,10 +9,10 @@ pub(crate) const US: Nanos = 1_000;
 pub(crate) const MS: Nanos = 1_000_000;
 pub(crate) const SECOND: Nanos = 1_000_000_000;
 
-/// The end of true time; no simulation lasts so long.
+/// The end of true time; no simulation reaches it.
 pub(crate) const NEVER: Nanos = u64::MAX;
 
-/// How fast a clock runs: parts per million more or less than true time.
+/// The rate of a clock: parts per million more or less than true time.
 pub type Ppm = i32;
 
 /// The clock of a client: it counts suspended time and cannot be stepped.
@@ -20,7 +20,7 @@ pub type Ppm = i32;
 pub(crate) struct ClientClock {
     origin: Nanos,
     rate: u64,
-    /// True time that it did not count. Zero, but for a deliberate bug.
+    /// True time that it did not count. Not zero only for a deliberate bug.
     missed: Nanos,
 }
 
@@ -33,7 +33,7 @@ impl ClientClock {
         Moment::from_nanos(self.origin + scale(now.saturating_sub(self.missed), self.rate))
     }
 
-    /// The first true time at which it shows `moment`, if nothing is missed on the way.
+    /// The first true time at which it shows `moment`, if it counts all time until then.
     pub(crate) const fn when(&self, moment: Moment) -> Nanos {
         let shown = moment.as_nanos().saturating_sub(self.origin);
         if shown > LONGEST {
@@ -50,7 +50,7 @@ impl ClientClock {
 /// The wall clock of a node, which may be stepped.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeClock {
-    /// What it shows at the beginning, in microseconds.
+    /// What it shows at first, in microseconds.
     origin: u64,
     rate: u64,
 }

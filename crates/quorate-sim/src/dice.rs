@@ -1,11 +1,11 @@
-//! Everything that is random in a simulation comes from here, and follows from the seed.
+//! The random numbers of a simulation: all of them follow from the seed.
 
 use quorate_core::backoff::Jitter;
 
 /// A stream of random numbers.
 ///
-/// Every client, link and list of faults has a stream of its own, so that leaving one of them out
-/// does not change what the others do. That is what makes a violation shrink.
+/// Every client, link and list of faults has its own stream, so that leaving one of them out does
+/// not change what the others do. A violation can only be made small because of that.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(Jitter);
 

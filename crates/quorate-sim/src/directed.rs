@@ -1,4 +1,4 @@
-//! Schedules that random seeds do not reach, written down step by step over the core's machines.
+//! Schedules that random seeds do not reach, step by step over the core's machines.
 
 mod fixture;
 mod full;
@@ -26,10 +26,10 @@ use quorate_core::{
 
 use crate::{members, settings::DRIFT};
 
-/// One that says what it has seen, if a promise is broken.
+/// A schedule. It returns what it observed if a promise is broken.
 pub type Schedule = fn() -> Result<(), String>;
 
-/// All of them, with the mutants that they notice.
+/// All schedules, with the mutants that they detect.
 pub(crate) fn schedules() -> impl Iterator<Item = (Mutant, Schedule)> {
     let lists = [
         SCHEDULES,
@@ -54,19 +54,19 @@ const SCHEDULES: &[(Mutant, Schedule)] = &[
     (Mutant::ExtendCreates, a_renewal_that_comes_after_the_release_creates_nothing),
     (Mutant::ExtendShortens, an_extension_that_comes_late_shortens_nothing),
     (Mutant::YieldAnyGrant, a_late_yield_gives_back_only_the_grant_that_it_names),
-    (Mutant::YieldAnyShare, a_late_yield_gives_back_only_the_part_that_it_names),
+    (Mutant::YieldAnyShare, a_late_yield_gives_back_only_the_share_that_it_names),
     (Mutant::YieldBeforeConfirm, a_member_of_a_set_gives_back_what_it_asked_a_node_to_store),
-    (Mutant::EntryHealsOutdated, an_entry_takes_nothing_that_another_was_granted_since),
-    (Mutant::HandOffUnsubscribed, those_who_do_not_listen_are_passed_over),
-    (Mutant::HandOffLapsed, those_whose_session_has_lapsed_are_passed_over),
+    (Mutant::EntryHealsOutdated, an_entry_restores_no_key_after_another_grant),
+    (Mutant::HandOffUnsubscribed, waiters_without_a_connection_are_passed_over),
+    (Mutant::HandOffLapsed, waiters_with_an_expired_session_are_passed_over),
     (Mutant::TicketByOwnClock, callers_queue_in_the_order_in_which_they_came),
     (Mutant::TicketsNeverGoBack, callers_queue_in_the_order_in_which_they_came),
 ];
 
-/// A short renewal leaves on a connection that breaks, and stays behind. A longer extension follows
-/// on the next connection. Then the first one arrives after all.
+/// A short renewal is delayed on a connection that breaks. A longer extension is sent on the next
+/// connection. Then the short renewal arrives.
 ///
-/// Fails if the key goes before the lease that it carries.
+/// Fails if the key expires before the lease.
 fn an_extension_that_comes_late_shortens_nothing() -> Result<(), String> {
     let (mut node, owner) = (Store::new(), owner());
     let (short, long) = (terms(100), terms(1_000));
@@ -90,14 +90,14 @@ fn an_extension_that_comes_late_shortens_nothing() -> Result<(), String> {
     for ms in 51..2_000 {
         let has_it = has(&mut node, ms, owner.clone());
         if lease.check(at(ms)).is_ok() && !has_it {
-            return Err(format!("the lease is valid after {ms} ms, and the node has forgotten it"));
+            return Err(format!("the lease is valid after {ms} ms, but its key has expired"));
         }
     }
     Ok(())
 }
 
-/// A renewal is confirmed by the nodes, but its answers are held up. Meanwhile the nodes forget the
-/// key, and a question to them tells the holder that the lock is gone. Then the answers come.
+/// The nodes confirm a renewal, but their replies are delayed. Meanwhile the nodes lose the key, and
+/// a check reports to the holder that the lock is gone. Then the replies arrive.
 ///
 /// Fails if the lease is valid again.
 fn a_lost_lease_stays_lost() -> Result<(), String> {
@@ -113,11 +113,11 @@ fn a_lost_lease_stays_lost() -> Result<(), String> {
     }
     match lease.check(at(121)) {
         Err(LostReason::Gone) => Ok(()),
-        other => Err(format!("the lease was lost, and now says {other:?}")),
+        other => Err(format!("the lease was lost, and now its check returns {other:?}")),
     }
 }
 
-/// A holder releases; a renewal that it had sent on an older connection arrives after that.
+/// A holder releases. Then a renewal arrives that it had sent on an older connection.
 ///
 /// Fails if the node has the key again.
 fn a_renewal_that_comes_after_the_release_creates_nothing() -> Result<(), String> {
@@ -128,27 +128,27 @@ fn a_renewal_that_comes_after_the_release_creates_nothing() -> Result<(), String
     node.apply(node_time(11), &prolong(&owner, 100));
     match node.names(node_time(12)).as_slice() {
         [] => Ok(()),
-        _ => Err("the key is there after its release".to_owned()),
+        _ => Err("a renewal created the key after its release".to_owned()),
     }
 }
 
-/// Two wait in line; the connection of the first one closes, and then the holder releases.
+/// Two clients wait. The connection of the first one closes, and then the holder releases.
 ///
-/// Fails if the lock is handed to the one that is not there.
-fn those_who_do_not_listen_are_passed_over() -> Result<(), String> {
+/// Fails if the lock is handed off to the first one.
+fn waiters_without_a_connection_are_passed_over() -> Result<(), String> {
     pass_over(|node, client| node.unsubscribe(client), 2)
 }
 
-/// Two wait in line; the first one is not heard of any more, though its connection seems to be
-/// there, and then the holder releases.
+/// Two clients wait. The session of the first one expires although its connection seems to be open,
+/// and then the holder releases.
 ///
-/// Fails if the lock is handed to the one that is not heard of.
-fn those_whose_session_has_lapsed_are_passed_over() -> Result<(), String> {
+/// Fails if the lock is handed off to the first one.
+fn waiters_with_an_expired_session_are_passed_over() -> Result<(), String> {
     pass_over(|_, _| {}, 600)
 }
 
-/// One holds and two wait, the first of them with a session of 500 ms. Something happens to it, and
-/// at `release_ms` the lock is released.
+/// One client holds and two wait, the first of them with a session of 500 ms. `happen` changes the
+/// first waiter, and at `release_ms` the lock is released.
 fn pass_over(happen: impl FnOnce(&mut Store, ClientId), release_ms: u64) -> Result<(), String> {
     let mut node = Store::new();
     let [first, second, third] = [(1, 5_000), (2, 500), (3, 5_000)].map(|(number, lifetime_ms)| {
@@ -161,22 +161,22 @@ fn pass_over(happen: impl FnOnce(&mut Store, ClientId), release_ms: u64) -> Resu
     release(&mut node, release_ms, first.1, None);
     match has(&mut node, release_ms + 1, third.1) {
         true => Ok(()),
-        false => Err("the lock went to one who is not there".to_owned()),
+        false => Err("the lock went to a waiter that has gone".to_owned()),
     }
 }
 
-/// A grant is given back, and the owner is granted the lock anew; somebody who came earlier asks
-/// for it; then the yield arrives once more, from an older connection.
+/// A waiter yields a grant and gets a new one. A client with an earlier ticket asks for it. Then the
+/// yield arrives once more, from an older connection.
 ///
-/// Fails if the later grant is given away, though its owner counts it.
+/// Fails if the node gives away the new grant, which its owner counts.
 fn a_late_yield_gives_back_only_the_grant_that_it_names() -> Result<(), String> {
     yield_late(Position::owner)
 }
 
-/// The same, by one who shares the lock.
+/// The same for a reader.
 ///
-/// Fails if the later part is given away, though its owner counts it.
-fn a_late_yield_gives_back_only_the_part_that_it_names() -> Result<(), String> {
+/// Fails if the node gives away the new share, which its owner counts.
+fn a_late_yield_gives_back_only_the_share_that_it_names() -> Result<(), String> {
     yield_late(Position::shared_owner)
 }
 
@@ -193,15 +193,15 @@ fn yield_late(kind: fn(&Position, u64) -> Owner) -> Result<(), String> {
     release(&mut node, 4, owner.clone(), yields);
     match has(&mut node, 5, owner) {
         true => Ok(()),
-        false => Err("a grant that is counted was given away".to_owned()),
+        false => Err("the node gave away a grant that its owner counts".to_owned()),
     }
 }
 
-/// A node loses the key of an entry. Somebody else is granted the lock there, and goes. Then the
-/// entry is extended.
+/// A node loses the key of an entry. It grants the lock to another client, which releases it. Then
+/// the entry is extended.
 ///
-/// Fails if the node gives it the lock again.
-fn an_entry_takes_nothing_that_another_was_granted_since() -> Result<(), String> {
+/// Fails if the node stores the key of the entry again.
+fn an_entry_restores_no_key_after_another_grant() -> Result<(), String> {
     let mut node = Store::new();
     let [sender, other] = [1, 2].map(|number| attach(&mut node, number, 5_000));
     let (owner, later) = (place(sender, 10).reentrant_owner(1, "x"), place(other, 20).owner(1));
@@ -214,15 +214,15 @@ fn an_entry_takes_nothing_that_another_was_granted_since() -> Result<(), String>
     let entry = Extend { name: name(), owner: owner.clone(), fence, ttl_ms: 1_000, may_heal: true };
     node.apply(node_time(4), &Command::Extend { sender, entries: [entry].into() });
     match has(&mut node, 5, owner) {
-        true => Err("it has a lock that another was granted since".to_owned()),
+        true => Err("the node stored the key of an entry again after another grant".to_owned()),
         false => Ok(()),
     }
 }
 
-/// A member of a set asks a node to store the larger fence of another node. Meanwhile somebody with
-/// an earlier ticket has come to the node, which asks for the grant back.
+/// A member of a set asks a node to store the larger fence of another node. Meanwhile a client with
+/// an earlier ticket asks the node, and the node asks the member to yield.
 ///
-/// Fails if the node keeps the grant, though nobody counts it.
+/// Fails if the node keeps the grant, which no client counts.
 fn a_member_of_a_set_gives_back_what_it_asked_a_node_to_store() -> Result<(), String> {
     let mut node = Store::new();
     let [later, earlier] = [2, 1].map(|number| attach(&mut node, number, 5_000));
@@ -264,15 +264,15 @@ fn a_member_of_a_set_gives_back_what_it_asked_a_node_to_store() -> Result<(), St
     }
     match has(&mut node, 7, other) {
         true => Ok(()),
-        false => Err("the node keeps a grant that was to go back".to_owned()),
+        false => Err("the node keeps a grant that was yielded".to_owned()),
     }
 }
 
-/// A lock is held. A client whose own clock is an hour ahead comes before any node has told its
-/// time, then another client, then the first one again: the clocks of the nodes were an hour ahead,
-/// too, and have been set right.
+/// A client whose clock is an hour ahead asks for a lock before any node has reported its time. Then
+/// another client asks, and then the first one again. The nodes' clocks were an hour ahead, too, and
+/// have been set right.
 ///
-/// Fails if they do not queue in the order in which they came.
+/// Fails if they do not queue in the order in which they asked.
 fn callers_queue_in_the_order_in_which_they_came() -> Result<(), String> {
     let hour = Duration::from_secs(3_600);
     let [mut one, mut other] = [Tickets::new(1), Tickets::new(1)];
@@ -286,11 +286,11 @@ fn callers_queue_in_the_order_in_which_they_came() -> Result<(), String> {
     let (second, third) = (other.draw(at(500)), one.draw(at(501).saturating_add(hour)));
     match first < second && second < third && third < ahead {
         true => Ok(()),
-        false => Err("one who came later is first in the queue".to_owned()),
+        false => Err("a client that asked later is first in the queue".to_owned()),
     }
 }
 
-/// A client comes to a node, with a session of this life.
+/// A client attaches to a node, with a session of this lifetime.
 fn attach(node: &mut Store, number: u8, lifetime_ms: u64) -> Sender {
     let client = ClientId::from_random([number; 20]);
     let sender = Sender { client, session: Session::from_random(1) };

@@ -1,5 +1,5 @@
-//! The loop that drives the client machine of the core. It exists once; runs say how a command
-//! is sent and what an event means.
+//! The loop that drives the client machine of the core, for simulated runs and for the model. They
+//! define how a command is sent and what an event means.
 
 use quorate_core::{
     client::{self, Event, Joins, Transmit, owners::OwnerSource},
@@ -13,15 +13,15 @@ pub(crate) struct Driving {
     is_driving: bool,
     /// The earliest deadline for which a timer is set.
     pub(crate) armed_at: Option<Moment>,
-    /// The link that has just heard something takes all commands for its node.
+    /// The link that has just received a message takes all commands for its node.
     pub(crate) pulling: Option<usize>,
 }
 
 /// A client that drives the machine.
 pub(crate) trait Driver {
-    /// Where its owners get their names from.
+    /// The source of its owners' names.
     type Source: OwnerSource;
-    /// What is around it.
+    /// Its environment.
     type Context;
 
     fn machine(&mut self) -> &mut client::Client<Self::Source>;
@@ -38,7 +38,7 @@ pub(crate) trait Driver {
         |_| true
     }
 
-    /// Sends a command, or tells the machine that it cannot be sent.
+    /// Sends a command, or reports to the machine that it cannot be sent.
     fn transmit(&mut self, context: &mut Self::Context, node: usize, transmit: Transmit);
 
     /// The machine reports something.
@@ -50,7 +50,7 @@ pub(crate) trait Driver {
     /// Does what the machine wants until it waits for something.
     fn drive(&mut self, context: &mut Self::Context) {
         if std::mem::replace(&mut self.driving().is_driving, true) {
-            return; // The outer call goes on with this.
+            return; // The outer call continues with this.
         }
         let mut busy = NodeSet::EMPTY;
         loop {

@@ -1,53 +1,52 @@
-//! What can happen next, in the order of true time.
+//! Events of a simulated run, in the order of true time.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use crate::clock::Nanos;
 
-/// One thing that happens. Those of a client carry its life: a crash ends it, and what belonged to
-/// it does not happen any more.
+/// One event. Events of a client carry the number of its process: after a crash they are dropped.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Event {
-    /// The next message of a connection comes to its end.
+    /// The next message of a connection arrives.
     Arrive { link: u16, generation: u32, way: Direction },
-    /// A connection that was to break on the next request breaks.
+    /// A connection that must break on the next request breaks.
     Snap { link: u16, generation: u32 },
-    /// A request of a broken connection reaches its node after all.
+    /// A late request of a broken connection reaches its node.
     Straggle { slot: u32 },
-    /// Something that a client has to see to.
+    /// A task of a client is due.
     Client { client: u8, life: u32, what: Due },
-    /// A node notices that a connection is gone.
+    /// A node notices that a connection is closed.
     HangUp { link: u16, generation: u32 },
-    /// What let a client stand still is over.
+    /// A fault that paused a client ends.
     Resume { client: u8 },
-    /// A crashed client's successor starts.
-    Reborn { client: u8 },
+    /// A new process replaces a crashed client.
+    Restart { client: u8 },
     /// A planned fault.
     Fault { index: u16, part: Part },
-    /// The end of a claim, as known when this was planned.
+    /// The end of a claim, as known when this event was planned.
     Audit { claim: u32 },
-    /// A new part of the simulation begins.
+    /// A new phase of the run begins.
     Phase(Phase),
 }
 
-/// What a client has to see to.
+/// A task of a client.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Due {
-    /// Is the link silent for too long?
+    /// Check whether a link has been silent for too long.
     Silence { node: u8, generation: u32 },
     /// The connection is broken.
     Broken { node: u8, generation: u32 },
     /// Try to connect again.
     Reconnect { node: u8, generation: u32 },
-    /// The session with a node is to go on.
+    /// Renew the session with a node.
     Ping { node: u8, generation: u32 },
-    /// A node that its holders have found again can be asked for locks.
+    /// A node on which holders could renew their leases can be asked for locks.
     Recovered { node: u8, generation: u32 },
     /// The next deadline of its machine.
     Machine,
     /// The next step of a task.
     Work { task: u8, step: u32 },
-    /// The caller goes away, if it still waits.
+    /// The caller cancels, if it still waits.
     Cancel { task: u8, operation: u32 },
 }
 
@@ -55,29 +54,29 @@ pub(crate) enum Due {
 pub(crate) enum Direction {
     ToNode,
     ToClient,
-    /// Pushes, where they do not wait for replies.
-    LockDetails,
+    /// Pushes, where these are not ordered with replies.
+    Push,
 }
 
 /// The parts of a fault.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Part {
-    /// The node's state is kept for later.
+    /// The node's state is saved for later.
     Remember,
     Begin,
     End,
 }
 
-/// The parts of a simulation.
+/// The phases of a run.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Phase {
-    /// No more faults; work goes on.
+    /// Faults have stopped; clients continue.
     Healed,
-    /// Nobody wants a lock any more.
+    /// No client asks for a lock any more.
     Resting,
-    /// What was asked to be freed is free.
+    /// All releases have been executed.
     Settled,
-    /// What nobody freed has expired.
+    /// Everything that was not released has expired.
     Expired,
 }
 
@@ -94,13 +93,13 @@ impl Queue {
         self.heap.push(Reverse((at, self.added, event)));
     }
 
-    /// The same, if it comes at `end` at the latest.
+    /// Takes out the next event, if it happens at `end` at the latest.
     pub(crate) fn next_by(&mut self, end: Nanos) -> Option<(Nanos, Event)> {
         let Reverse((at, ..)) = self.heap.peek()?;
         if *at <= end { self.next() } else { None }
     }
 
-    /// Takes out the next event; those of the same time come in the order in which they were added.
+    /// Takes out the next event. Events at the same time keep the order in which they were added.
     pub(crate) fn next(&mut self) -> Option<(Nanos, Event)> {
         self.heap.pop().map(|Reverse((at, _, event))| (at, event))
     }

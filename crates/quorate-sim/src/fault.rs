@@ -1,4 +1,4 @@
-//! What goes wrong: kinds of faults, and the list that a seed draws.
+//! Kinds of faults, and the list that a seed draws.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use crate::{
     settings::Settings,
 };
 
-/// One planned fault. It has to do with some of this client, this node and this lock.
+/// One planned fault. It affects one or more of this client, this node and this lock.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the names of the fields say it")]
 pub struct Fault {
     /// When it happens, in true time.
     pub at: Nanos,
-    /// For how long it lasts; zero for what happens in an instant.
+    /// For how long it lasts; zero for a fault without a duration.
     pub lasts: Nanos,
     pub client: usize,
     pub node: usize,
@@ -29,47 +29,47 @@ pub struct Fault {
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the names of the fields say it")]
 pub enum What {
-    /// A connection breaks. What is on its way to the node may still arrive, late.
+    /// A connection breaks. Requests in flight may still arrive, late.
     Break { when: When, stragglers_for: Nanos },
     /// Messages of one connection take longer for a while.
     Slow { by: Nanos },
-    /// Messages of one connection are held up, in one direction or both.
+    /// Messages of one connection are held back, in one direction or both.
     Cut(Way),
-    /// A node can be reached by nobody.
+    /// No client can reach a node.
     Isolate,
-    /// A node answers everything with an error, and does nothing.
+    /// A node answers every command with an error, and executes nothing.
     Fail,
-    /// Nodes have no memory left: they keep what they have, and take in nothing new.
+    /// Nodes have no free memory: they keep their data, and store nothing new.
     Full { nodes: u32 },
-    /// A client's process stands still.
+    /// A client's process is paused.
     Pause,
-    /// A client's machine sleeps. Its connections do not outlive that.
+    /// A client's machine is suspended. Its connections break.
     Suspend,
-    /// A client's process dies; another takes its place.
+    /// A client's process crashes; another one replaces it.
     ClientCrash,
-    /// A node stops and comes back with what it kept.
+    /// A node crashes and restarts with the data that it kept.
     NodeCrash(Keeps),
-    /// A node forgets everything, and stays up.
+    /// A node loses all data, and stays up.
     Flush,
-    /// A replica takes a node's place, without the last writes.
+    /// A replica without the last writes replaces a node.
     Promote { lag: Nanos },
-    /// A node goes back to what it was, and its server does not know: a machine that is set back.
+    /// A virtual machine is rolled back: the node has its old state, and its server does not know.
     RollBack { lag: Nanos },
     /// A node is made the replica of another one, and a master again. Connections are kept.
     Copy { of: usize },
-    /// Another server, an empty one, answers at a node's address.
+    /// An empty server replaces a node at the same address.
     Replace,
-    /// Several nodes restart at once, and keep all or nothing.
+    /// Several nodes restart at once, with all their data or none.
     Blackout { nodes: u32, is_kept: bool },
-    /// A node throws away the key of one lock.
+    /// A node evicts the key of one lock.
     Evict,
     /// A node's clock is set.
     Step { micros: i64 },
-    /// A node's clock is set forward a little while it does not vote; otherwise nothing happens.
+    /// A node's clock is set forward a little during its quarantine; otherwise nothing happens.
     Nudge { micros: i64 },
-    /// Another library takes a lock on some nodes, by the rules.
+    /// Another library acquires a lock on some nodes, by the rules.
     ForeignTake { nodes: u32, ttl_ms: u64 },
-    /// A key that never goes stands in a lock's place on one node for a while.
+    /// A key without an expiry occupies a lock on one node for a while.
     ForeignForever,
     /// Another program overwrites a key.
     ForeignOverwrite,
@@ -80,24 +80,24 @@ pub enum What {
 pub enum When {
     /// At once.
     Now,
-    /// While the next request is on its way.
+    /// While the next request is in flight.
     OnRequest,
-    /// When the next reply is about to leave: the node has done what was asked.
+    /// Before the next reply leaves: the node has executed the request.
     OnReply,
 }
 
-/// What a node knows when it comes back.
+/// The data of a node after a restart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Keeps {
     /// All of it.
     Everything,
-    /// What it knew so long ago.
+    /// The data that it had this long ago.
     Ago(Nanos),
     /// Nothing.
     Nothing,
 }
 
-/// Which messages are held up.
+/// Which messages are held back.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Way {
     /// Requests.
@@ -108,18 +108,19 @@ pub enum Way {
     Both,
 }
 
-/// What exclusion is promised under. A fault that breaks one is counted apart.
+/// The bounds within which exclusion is promised. Overlaps after a broken bound are counted apart.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Bound {
-    /// Nodes remember what they have granted.
+    /// Nodes remember their grants.
     Memory,
-    /// No key of a lock vanishes by itself, be it by eviction or by hand.
+    /// No key of a lock is evicted or deleted by others.
     Keys,
     /// Clocks run at the right rate and nodes' clocks are not set.
     Clocks,
-    /// Nobody overwrites keys.
+    /// No program overwrites keys.
     Manners,
-    /// A guarded node that was set back is met by somebody who knew it before it gives a session.
+    /// The first client that reaches a node with quarantine after a rollback has known its newer
+    /// state.
     Witness,
 }
 
@@ -128,7 +129,7 @@ impl Bound {
     pub const ALL: [Self; 5] =
         [Self::Memory, Self::Keys, Self::Clocks, Self::Manners, Self::Witness];
 
-    /// Those that a run may break from the beginning.
+    /// The bounds that a seed may draw.
     pub(crate) const DRAWN: [Self; 4] = [Self::Memory, Self::Keys, Self::Clocks, Self::Manners];
 }
 
@@ -139,13 +140,15 @@ impl fmt::Display for Bound {
             Self::Keys => "a key vanished",
             Self::Clocks => "a clock was wrong",
             Self::Manners => "a key was overwritten",
-            Self::Witness => "a node was set back, and nobody who came knew",
+            Self::Witness => {
+                "a node was rolled back, and no client that reached it knew the newer state"
+            }
         })
     }
 }
 
 impl What {
-    /// Which bound it breaks, if it does. In a forgetful run the guard makes up for much.
+    /// Which bound it breaks, if it does. In a forgetful run the quarantine handles most faults.
     #[must_use]
     pub const fn breaks(&self, is_forgetful: bool) -> Option<Bound> {
         match self {
@@ -208,11 +211,11 @@ impl What {
     }
 }
 
-/// The names of the kinds; the last one is not planned but drawn by the callers themselves.
+/// The names of the kinds. The callers draw the last kind themselves.
 pub const KINDS: [&str; 25] = [
     "connection broken",
     "messages delayed",
-    "messages held up",
+    "messages held back",
     "node isolated",
     "client paused",
     "client suspended",
@@ -225,10 +228,10 @@ pub const KINDS: [&str; 25] = [
     "key evicted",
     "node clock set",
     "foreign holder",
-    "foreign key for ever",
+    "foreign key without expiry",
     "key overwritten",
     "node answers with errors",
-    "node set back",
+    "node rolled back",
     "node copied from another",
     "server replaced by an empty one",
     "nodes restarted together",
@@ -270,7 +273,7 @@ fn restarts(settings: &Settings, dice: &mut Dice) -> Vec<Fault> {
     (0..settings.nodes).map(restart).collect()
 }
 
-/// A clock that is set in the guard: soon after its node has forgotten something.
+/// Moves each nudge of a clock into a quarantine: soon after its node has forgotten locks.
 fn aim_nudges(settings: &Settings, dice: &mut Dice, faults: &mut [Fault]) {
     for index in 0..faults.len() {
         let (before, rest) = faults.split_at_mut(index);
@@ -291,7 +294,7 @@ fn draw_one(settings: &Settings, dice: &mut Dice) -> Fault {
     let client = dice.index(settings.clients);
     let lock = dice.index(settings.locks);
     let ttl = dice.pick(&settings.ttls_ms) * MS;
-    // From a blink to well beyond the longest lease, and often about as long as a lease.
+    // From a millisecond to twice a lease, and often about as long as a lease.
     let lasts = match dice.below(4) {
         0 => dice.between(MS, 20 * MS),
         1 => dice.between(ttl / 4, ttl),
@@ -320,10 +323,10 @@ fn draw_one(settings: &Settings, dice: &mut Dice) -> Fault {
         14 => (What::Suspend, lasts),
         15..=16 => (What::ClientCrash, lasts / 4),
         17..=18 => (What::NodeCrash(Keeps::Everything), lasts / 4),
-        // A batch may fail in part.
+        // A batch may fail partially.
         19..=20 if settings.idle_max == 0 => (What::Fail, lasts),
         19 => (What::Fail, lasts / 4),
-        // Other libraries know of no guard, and a key for ever might be copied.
+        // Other libraries have no quarantine, and a key without expiry might be copied.
         _ if settings.is_forgetful => (What::Fail, lasts / 4),
         _ => match dice.below(3) {
             0 => (What::ForeignForever, lasts / 2),
@@ -343,7 +346,7 @@ fn draw_beyond(bound: Bound, settings: &Settings, dice: &mut Dice, fault: Fault)
     let crash = |keeps| (What::NodeCrash(keeps), fault.lasts / 8);
     let (what, lasts) = match bound {
         Bound::Keys => (What::Evict, 0),
-        // In line, what a guard would make up for.
+        // In queue mode, the faults that a quarantine would handle.
         Bound::Memory | Bound::Witness if settings.has_queue => {
             return draw_forgetting(settings, dice, fault);
         }
@@ -364,7 +367,7 @@ fn draw_beyond(bound: Bound, settings: &Settings, dice: &mut Dice, fault: Fault)
     Fault { lasts, node, lock, what, ..fault }
 }
 
-/// A fault that makes a node forget, or doubt itself.
+/// A fault that makes a node forget locks, or starts its quarantine.
 fn draw_forgetting(settings: &Settings, dice: &mut Dice, fault: Fault) -> Fault {
     let node = dice.index(settings.nodes);
     let of = (node + 1 + dice.index(settings.nodes.max(2) - 1)) % settings.nodes;
@@ -375,7 +378,7 @@ fn draw_forgetting(settings: &Settings, dice: &mut Dice, fault: Fault) -> Fault 
     let what = match dice.below(16) {
         0..=2 => What::NodeCrash(keeps),
         3..=4 => What::Flush,
-        // A server that is taken for durable, and is another one, is not doubted at all.
+        // A server that replaces a durable one would not be quarantined at all.
         5 | 8..=9 if is_durable => What::Flush,
         5 => What::Promote { lag },
         6..=7 => What::RollBack { lag },
@@ -400,26 +403,26 @@ fn draw_forgetting(settings: &Settings, dice: &mut Dice, fault: Fault) -> Fault 
     Fault { lasts, node, what, ..fault }
 }
 
-/// A step that is large enough to be noticed by anybody. One back keeps keys for longer than there
-/// are runs: not where a majority could be kept by that and by nodes that are away for good.
+/// A step that is large enough for every client to notice. A step back keeps keys until the end of
+/// the run, so it is not drawn where nodes stay away for good: both together could block a majority.
 fn draw_step(settings: &Settings, dice: &mut Dice) -> i64 {
     let ms = settings.session_ms + dice.pick(&[STEP_MS, 3 * STEP_MS, 3_600_000]);
     let micros = (ms * 1_000) as i64;
     if is_back(settings) { -micros } else { micros }
 }
 
-/// Whether clocks are set back in this run, or forward. Both within the time of a ping would not
-/// be noticed: a session from before outlives what was granted in between.
+/// Whether clocks are set back in this run, or forward. Both within one ping would go unnoticed: a
+/// session from before would outlast a grant in between.
 const fn is_back(settings: &Settings) -> bool {
     !settings.does_end_cut && settings.seed.is_multiple_of(4)
 }
 
-/// No client takes so much for an error of its own clock, or of another's.
+/// No client takes a step of this size for an error of a wall clock.
 const STEP_MS: u64 = WALL_TOLERANCE_MS + 3_000;
 
 const STREAM: u64 = 2;
 
-/// No fault lasts longer, so that a run with long leases sees more than one.
+/// The longest fault, so that a run with long leases has more than one fault at different times.
 const LASTS_MAX: Nanos = SECOND;
 
 #[cfg(test)]
@@ -436,7 +439,7 @@ mod tests {
                 seen[fault.what.kind()] += 1;
                 let broken = fault.what.breaks(settings.is_forgetful);
                 assert!(broken.is_none() || broken == settings.beyond, "{fault:?}");
-                // Only nodes that are full begin later; all that begins before is cut off there.
+                // Only full nodes begin later; all other faults end there.
                 let is_full = matches!(fault.what, What::Full { .. });
                 let ends_at = fault.at + fault.lasts;
                 let is_late = fault.at >= settings.faults_until;

@@ -1,4 +1,5 @@
-//! When nodes are full: drawn apart from all other faults, so that those stay what they were.
+//! When nodes are full. These faults have their own stream, so that the other faults of a seed stay
+//! the same.
 
 use crate::{
     clock::{MS, Nanos},
@@ -7,10 +8,10 @@ use crate::{
     settings::Settings,
 };
 
-/// A while in which nodes are full.
+/// A period in which nodes are full.
 #[derive(Clone, Copy, Debug)]
 pub struct Full {
-    /// From when on, in true time.
+    /// When it begins, in true time.
     pub at: Nanos,
     /// For how long.
     pub lasts: Nanos,
@@ -26,9 +27,9 @@ impl Full {
 }
 
 impl Settings {
-    /// In a third of the runs nodes are full for a while among the other faults. In others they
-    /// are full when nothing else is wrong any more, for longer than a session and a lease last:
-    /// nothing may be lost by that.
+    /// In a third of the runs nodes are full for a while among the other faults. In a quarter of the
+    /// runs they are full after the other faults, for longer than a session and a lease: no lease
+    /// may be lost.
     pub(crate) fn filled(mut self) -> Self {
         let mut dice = Dice::new(self.seed, STREAM);
         let [is_struck, is_tried] = [dice.below(3) == 0, dice.below(4) == 0];
@@ -52,7 +53,7 @@ impl Settings {
         self
     }
 
-    /// All of them, as where they have the same data, or one.
+    /// All nodes or one node.
     fn draw_nodes(&self, dice: &mut Dice) -> u32 {
         match dice.below(2) {
             0 => (1 << self.nodes) - 1,
@@ -61,7 +62,7 @@ impl Settings {
     }
 }
 
-/// Runs in which this would take longer have other things to show.
+/// Runs in which this would take longer are left to other faults.
 const LEAST_MAX: Nanos = 2_000 * MS;
 
 const STREAM: u64 = 5;

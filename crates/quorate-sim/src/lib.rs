@@ -7,7 +7,7 @@
 //! # A run
 //!
 //! One seed decides everything: the number of nodes and clients, their clocks, what the users do,
-//! and which faults occur. [`run::run`] plays it in virtual time, event by event. The checker in
+//! and which faults occur. [`run::run`] simulates it in virtual time, event by event. The checker in
 //! [`check`] knows the true time, which no client or node knows, and reports broken promises.
 //!
 //! - [`settings`] and [`fault`]: what a seed draws before the run begins.
@@ -22,7 +22,7 @@
 //!
 //! # The model
 //!
-//! [`model`] searches all schedules of small runs; [`run`] samples schedules of large ones.
+//! [`model`] searches all schedules of small systems; [`run`] samples schedules of larger ones.
 
 pub mod campaign;
 pub mod catalogue;

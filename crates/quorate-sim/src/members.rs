@@ -1,10 +1,10 @@
-//! The set of nodes changes while everything goes wrong: nodes are added, removed and replaced,
-//! clients have old lists, nodes forget, and operators are at odds.
+//! Runs in which the set of nodes changes under faults: nodes are added, removed and replaced,
+//! clients have old lists, nodes forget locks, and operators disagree.
 //!
-//! These are runs like the others, with the same clients, network and checker. What is added are
-//! spare servers, a list of nodes for each client, and operators with the `plan` of the core. No
-//! second node loses its memory before the first has its place again: that is more than a set can
-//! bear whose data is not written to disk at once.
+//! Clients, network and checker are those of the other runs. In addition there are spare servers, a
+//! list of nodes for each client, and operators that use the `plan` of the core. No second node loses
+//! its data before the first one is enrolled again: a set without durable nodes does not tolerate
+//! that.
 
 pub(crate) mod directed;
 mod faults;
@@ -34,12 +34,12 @@ const QUARANTINE_MS: u64 = TTL_MS + TTL_MS / 50 + LIFE_MS + 2 * WALL_MS;
 const WALL_MS: u64 = 16;
 
 const TTL: Nanos = TTL_MS * MS;
-const GUARD: Nanos = QUARANTINE_MS * MS;
+const QUARANTINE_TIME: Nanos = QUARANTINE_MS * MS;
 
 /// How long a server may be silent.
 const LINK_TIMEOUT: Nanos = 120 * MS;
 
-/// What a run has in which the set of nodes changes.
+/// The additional state of a run in which the set of nodes changes.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) operators: Vec<Operator>,
@@ -47,22 +47,22 @@ pub(crate) struct Changes {
     lists: Vec<Vec<usize>>,
     faults: Vec<(Nanos, Fault)>,
     later: Vec<(Nanos, Later)>,
-    /// Servers that have lost their memory and may not have their place again.
+    /// Servers that have lost their data and may not be enrolled again yet.
     forgetful: Vec<usize>,
 }
 
-/// What became of one run.
+/// The result of one run.
 #[derive(Debug)]
 pub struct Report {
     /// How often the lock was held.
     pub holds: u64,
     /// The number of the last change of the set.
     pub changes: u64,
-    /// Why the set came to rest only when an operator had settled it.
+    /// Why an operator was needed in the end.
     pub needs: Option<String>,
-    /// What went wrong.
+    /// The broken promise.
     pub violation: Option<String>,
-    /// What happened, if that was wanted.
+    /// The trace, if it was recorded.
     pub trace: Trace,
 }
 
@@ -73,17 +73,17 @@ impl fmt::Display for Report {
     }
 }
 
-/// Plays the run of one seed.
+/// Simulates one seed.
 #[must_use]
 pub fn run(seed: u64, is_traced: bool) -> Report {
     run::play(settings(seed), is_traced)
 }
 
-/// Plays the runs of the first seeds, for the catalogue of deliberate bugs.
+/// Simulates the first seeds, for the catalogue of deliberate bugs.
 ///
 /// # Errors
 ///
-/// The first seed that went wrong, and how.
+/// The first seed that broke a promise, and which one.
 pub fn hunt() -> Result<(), String> {
     hunt_in(HUNTED)
 }
@@ -93,10 +93,10 @@ fn hunt_in(seeds: u64) -> Result<(), String> {
     (0..seeds).find_map(seen).map_or(Ok(()), Err)
 }
 
-/// Every mutant that seeds can notice is noticed by one of so many.
+/// Every mutant that seeds can detect is detected by one of this number of seeds.
 const HUNTED: u64 = 500;
 
-/// One lock that clients acquire again and again, on nodes that are guarded.
+/// Clients acquire one lock again and again, on nodes with quarantine.
 fn settings(seed: u64) -> Settings {
     let mut dice = Dice::new(seed, STREAM);
     let nodes = dice.pick(&[2, 3, 3, 3, 3, 4, 5, 5]);

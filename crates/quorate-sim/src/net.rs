@@ -247,7 +247,7 @@ impl Net {
         node: &mut Node,
         may_overtake: bool,
     ) {
-        let way = if may_overtake { Direction::LockDetails } else { Direction::ToClient };
+        let way = if may_overtake { Direction::Push } else { Direction::ToClient };
         for push in node.store.take_pushes() {
             for (link, generation) in node.links_of(push.client) {
                 if self.links[link as usize].generation == generation {
@@ -267,7 +267,7 @@ impl Net {
     ) {
         let link = &mut self.links[number as usize];
         let at = link.arrival(now, way);
-        let pipe = if way == Direction::LockDetails { &mut link.pushes } else { &mut link.replies };
+        let pipe = if way == Direction::Push { &mut link.pushes } else { &mut link.replies };
         pipe.flying.push_back(Flying { sent_at: now, what });
         let generation = link.generation;
         queue.add(at, Event::Arrive { link: number, generation, way });
@@ -297,7 +297,7 @@ impl Net {
     ) -> Option<Flying<Heard>> {
         let Link { replies, pushes, .. } = self.link_of(link, generation)?;
         let is_cut = replies.cuts > 0;
-        let pipe = if way == Direction::LockDetails { pushes } else { replies };
+        let pipe = if way == Direction::Push { pushes } else { replies };
         pipe.arrive(is_cut)
     }
 
@@ -314,8 +314,8 @@ impl Net {
         let Link { requests, replies, pushes, generation, .. } = &mut self.links[number as usize];
         let (cuts, stalled) = match way {
             Direction::ToNode => (&mut requests.cuts, [(way, &mut requests.stalled)].into()),
-            Direction::ToClient | Direction::LockDetails => {
-                let aside = (Direction::LockDetails, &mut pushes.stalled);
+            Direction::ToClient | Direction::Push => {
+                let aside = (Direction::Push, &mut pushes.stalled);
                 (&mut replies.cuts, vec![(way, &mut replies.stalled), aside])
             }
         };
@@ -470,7 +470,7 @@ impl Link {
         let last = match way {
             Direction::ToNode => &mut self.requests.last_arrival,
             Direction::ToClient => &mut self.replies.last_arrival,
-            Direction::LockDetails => &mut self.pushes.last_arrival,
+            Direction::Push => &mut self.pushes.last_arrival,
         };
         *last = (*last).max(now + takes);
         *last

@@ -94,7 +94,7 @@ pub struct Counts {
     /// Holders that asked to become readers.
     pub downgrades: u64,
     /// Locks that were won alone, with others who share it in line behind.
-    pub turns: u64,
+    pub writers_first: u64,
     /// Renewals that a majority confirmed.
     pub renewals: u64,
     /// Losses that were told.
@@ -135,7 +135,7 @@ impl Counts {
         self.split_batches += other.split_batches;
         self.adopted += other.adopted;
         self.downgrades += other.downgrades;
-        self.turns += other.turns;
+        self.writers_first += other.writers_first;
         self.renewals += other.renewals;
         self.losses += other.losses;
         self.forgettings += other.forgettings;
@@ -352,9 +352,9 @@ impl Run {
                 let deferred = self.clients[usize::from(client)].resume(env);
                 deferred.into_iter().for_each(|event| self.handle(event));
             }
-            Event::Reborn { client } => {
+            Event::Restart { client } => {
                 if self.clients[usize::from(client)].is_dead() {
-                    self.clients[usize::from(client)].reborn(env);
+                    self.clients[usize::from(client)].restart(env);
                 }
             }
             Event::Fault { index, part } if env.settings.is_changing() => {
@@ -407,7 +407,7 @@ impl Run {
             return;
         };
         let lock = env.lock_of(&waiting.command);
-        env.trace.add(env.now, lock, || Scene::Heard {
+        env.trace.add(env.now, lock, || Scene::Received {
             client,
             node,
             sent_at: heard.sent_at,

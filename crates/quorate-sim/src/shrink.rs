@@ -1,4 +1,4 @@
-//! Makes a violation small: fewer faults, fewer clients, a shorter story.
+//! Makes a violation small: fewer faults, fewer clients, a shorter trace.
 
 use crate::{
     campaign::Campaign,
@@ -8,35 +8,35 @@ use crate::{
     story::Story,
 };
 
-/// A violation that nothing more can be taken from.
+/// A violation from which nothing more can be left out.
 #[derive(Clone, Debug)]
 pub struct Small {
-    /// The seed, which may be another one than that which was found first.
+    /// The seed; not always the one that was found first.
     pub seed: u64,
-    /// What the seed does not decide.
+    /// Settings that override what the seed draws.
     pub fixed: Fixed,
-    /// What is left out of its run.
+    /// The faults and clients that are left out.
     pub without: Without,
-    /// What is left.
+    /// The remaining events.
     pub story: Story,
 }
 
 impl Small {
-    /// The arguments that show it again.
+    /// The command that shows it again.
     #[must_use]
     pub fn replay(&self, campaign: &Campaign) -> String {
         let mut command = format!("cargo run --release -p quorate-sim -- --seed {}", self.seed);
         let mut add = |text: String| command.push_str(&text);
         let Fixed { nodes, clients, has_queue, has_quarantine, is_shared } = self.fixed;
         let word = |it: bool, words: [&str; 2]| words[usize::from(it)].to_owned();
-        let said = [
+        let options = [
             ("nodes", nodes.map(|it| it.to_string())),
             ("clients", clients.map(|it| it.to_string())),
             ("mode", has_queue.map(|it| word(it, ["classic", "queue"]))),
             ("quarantine", has_quarantine.map(|it| word(it, ["off", "on"]))),
             ("share", is_shared.map(|it| word(it, ["off", "on"]))),
         ];
-        for (option, value) in said {
+        for (option, value) in options {
             value.into_iter().for_each(|value| add(format!(" --{option} {value}")));
         }
         if let Some(mutant) = campaign.mutant {
@@ -49,8 +49,8 @@ impl Small {
     }
 }
 
-/// Finds the smallest story that breaks the same promise: of this seed, and of the next ones in
-/// smaller runs. The mutant must be switched on already.
+/// Finds the shortest trace that breaks the same promise: of this seed, and of the next seeds with
+/// fewer nodes and clients. The mutant must already be switched on.
 #[must_use]
 pub fn shrink(campaign: &Campaign, seed: u64, promise: Promise) -> Option<Small> {
     let first = shrink_one(campaign, seed, campaign.fixed, promise)?;
@@ -80,7 +80,7 @@ pub fn shrink(campaign: &Campaign, seed: u64, promise: Promise) -> Option<Small>
     Some(best)
 }
 
-/// Takes things out of one run for as long as the promise stays broken.
+/// Leaves clients and faults out of one run while the promise stays broken.
 fn shrink_one(campaign: &Campaign, seed: u64, fixed: Fixed, promise: Promise) -> Option<Small> {
     let settings = Settings::draw(seed, &fixed);
     let is_broken = |without: &Without| {
@@ -114,8 +114,8 @@ fn try_out(
     }
 }
 
-/// How many seeds after the first are looked at, for each size of a run.
+/// How many seeds after the first are tried, for each number of nodes and clients.
 const NEIGHBOURS: u64 = 200;
 
-/// How many violations are made small at the most.
+/// The largest number of violations that are made small.
 const CANDIDATES: u32 = 20;

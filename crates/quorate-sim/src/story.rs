@@ -1,4 +1,4 @@
-//! Of everything that happened, what a person needs to see to understand a violation.
+//! The events that a person needs to understand a violation.
 
 use std::fmt;
 
@@ -12,16 +12,16 @@ use crate::{
 /// A violation and the events that led to it.
 #[derive(Clone, Debug)]
 pub struct Story {
-    /// The run.
+    /// The settings of the run.
     pub settings: Settings,
-    /// What was broken.
+    /// The broken promise.
     pub violation: Violation,
-    /// What happened, in order.
+    /// The events, in order.
     pub lines: Vec<Line>,
 }
 
 impl Story {
-    /// Leaves out what has nothing to do with it.
+    /// Leaves out events that are unrelated to the violation.
     #[must_use]
     pub fn of(settings: Settings, violation: Violation, trace: &Trace) -> Self {
         let all = trace.lines();
@@ -32,15 +32,15 @@ impl Story {
             other => mentions(other.words(), &owners),
         };
         let is_about = |line: &&Line| line.lock == violation.lock && is_ours(line);
-        let told: Vec<&Line> = all.iter().filter(is_about).collect();
+        let shown: Vec<&Line> = all.iter().filter(is_about).collect();
         let begins = |line: &&&Line| mentions(line.what.words(), &owners);
-        let first = match told.iter().position(|line| begins(&line)) {
-            Some(first) if !owners.is_empty() => told[first].at.saturating_sub(MS),
-            _ => told.get(told.len().saturating_sub(LINES_MAX)).map_or(0, |line| line.at),
+        let first = match shown.iter().position(|line| begins(&line)) {
+            Some(first) if !owners.is_empty() => shown[first].at.saturating_sub(MS),
+            _ => shown.get(shown.len().saturating_sub(LINES_MAX)).map_or(0, |line| line.at),
         };
         let is_shown = |line: &&Line| match &line.what {
             Scene::Fault { until, place, .. } => {
-                (line.at >= first || *until >= first) && is_near(*place, &told, first)
+                (line.at >= first || *until >= first) && is_near(*place, &shown, first)
             }
             _ => line.at >= first && is_about(line),
         };
@@ -48,7 +48,7 @@ impl Story {
         Self { settings, violation, lines }
     }
 
-    /// From when to when it lasts.
+    /// Its first and last point in true time.
     #[must_use]
     pub fn span(&self) -> (Nanos, Nanos) {
         let is_event = |line: &&Line| !matches!(line.what, Scene::Fault { .. });
@@ -66,7 +66,7 @@ impl fmt::Display for Story {
     }
 }
 
-/// What stands above a trace: the run, and how to read the lines.
+/// The head of a trace: the settings of the run, and how to read the lines.
 #[must_use]
 pub fn head(settings: &Settings) -> String {
     let Settings { nodes, clients, ttls_ms, quarantine, sharing, .. } = settings;
@@ -86,10 +86,10 @@ fn mentions(text: &str, owners: &[String]) -> bool {
     words.into_iter().any(|word| owners.iter().any(|owner| owner == word))
 }
 
-/// True if a fault is at a place that somebody in the story has to do with.
-fn is_near(place: Position, told: &[&Line], first: Nanos) -> bool {
+/// True if a fault affects a client or node of the story.
+fn is_near(place: Position, shown: &[&Line], first: Nanos) -> bool {
     let is_client = |wanted: usize| {
-        told.iter().any(|line| line.at >= first && line.what.client() == Some(wanted))
+        shown.iter().any(|line| line.at >= first && line.what.client() == Some(wanted))
     };
     match place {
         Position::Client(client) | Position::Link(client, _) => is_client(client),
@@ -104,5 +104,5 @@ const fn sent(line: &Line) -> Nanos {
     }
 }
 
-/// Of a story without a beginning so many lines are shown.
+/// The number of lines that are shown of a story without a clear beginning.
 const LINES_MAX: usize = 60;

@@ -7,7 +7,7 @@ use crate::{
     check::Promise,
     clock::{MS, Nanos},
     story::Story,
-    trace::{Key, Position, Scene, Turn, client_name, millis},
+    trace::{Key, LeaseChange, Position, Scene, client_name, millis},
 };
 
 /// Draws a story as an SVG file.
@@ -65,7 +65,7 @@ impl<'a> Picture<'a> {
         canvas.axis();
     }
 
-    /// What a fault lasts is a hatched field, what happens in an instant is a mark.
+    /// A fault that lasts is a hatched field; a fault without a duration is a mark.
     fn draw_faults(&self, canvas: &mut Canvas) {
         for line in &self.story.lines {
             let Scene::Fault { place, until, text, .. } = &line.what else { continue };
@@ -83,7 +83,7 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// Whose key each node has, and for how long.
+    /// Which owner's key each node has, and for how long.
     fn draw_keys(&self, canvas: &mut Canvas) {
         for node in 0..self.story.settings.nodes {
             let Some(lane) = self.lane(Lane::Node(node)) else { continue };
@@ -133,7 +133,7 @@ impl<'a> Picture<'a> {
                         }
                     }
                 }
-                Scene::Heard { client, node, sent_at, ask, answer } => {
+                Scene::Received { client, node, sent_at, ask, answer } => {
                     if let (Some(client), Some(node)) =
                         (self.lane(Lane::Client(*client)), self.lane(Lane::Node(*node)))
                     {
@@ -146,11 +146,13 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// The time in which each holder believes to hold the lock.
+    /// The period in which each holder believes that it holds the lock.
     fn draw_claims(&self, canvas: &mut Canvas) {
         let mut drawn: Vec<(usize, Nanos)> = Vec::new();
         for line in &self.story.lines {
-            let Scene::Lease { client, claim, owner, turn: Turn::Held(until) } = &line.what else {
+            let Scene::Lease { client, claim, owner, change: LeaseChange::Held(until) } =
+                &line.what
+            else {
                 continue;
             };
             let Some(lane) = self.lane(Lane::Client(*client)) else { continue };
@@ -158,8 +160,10 @@ impl<'a> Picture<'a> {
             for later in &self.story.lines {
                 match &later.what {
                     Scene::Lease { claim: of, .. } if of != claim => {}
-                    Scene::Lease { turn: Turn::Renewed(until), .. } => end = *until,
-                    Scene::Lease { turn: Turn::LetGo(_) | Turn::Lost(_), .. } => {
+                    Scene::Lease { change: LeaseChange::Renewed(until), .. } => end = *until,
+                    Scene::Lease {
+                        change: LeaseChange::GaveUp(_) | LeaseChange::Lost(_), ..
+                    } => {
                         end = end.min(later.at);
                     }
                     _ => {}
@@ -189,19 +193,19 @@ fn title(story: &Story) -> String {
         Promise::Exclusion => "Two holders at once",
         Promise::Backing => "A holder without a majority",
         Promise::Fence => "A fence that does not grow",
-        Promise::Loss => "A loss that was not told",
+        Promise::Loss => "A loss that was not reported",
         Promise::Limit => "A limit that was not kept",
-        Promise::Leak => "A key that nobody frees",
-        Promise::Progress => "A lock that nobody gets",
+        Promise::Leak => "A key that is never released",
+        Promise::Progress => "A lock that no waiter gets",
         Promise::Order => "A waiter that others overtake",
-        Promise::Memory => "A full node did not keep what it had, or took in something new",
-        Promise::Look => "A look that left its trace",
-        Promise::Together => "A part of a set that is held alone",
-        Promise::Reason => "An outcome that is not true",
+        Promise::Memory => "A full node lost data or stored something new",
+        Promise::Look => "A read-only command that changed a node",
+        Promise::Together => "A lock of a set that is held alone",
+        Promise::Reason => "An outcome that does not match the answers",
     };
     let (at, seed) = (millis(story.violation.at), story.settings.seed);
     format!("{what}, after {at} ms of seed {seed}")
 }
 
-const LEGEND: &str = "Thick bars: a client believes to hold the lock. Thin bars: a node has its \
+const LEGEND: &str = "Thick bars: a client believes that it holds the lock. Thin bars: a node has its \
                       key. Lines: requests (solid), replies (dashed); ×: refused. Hatched: fault.";

@@ -1,4 +1,4 @@
-//! What happened, one line for each event, for people.
+//! The trace of a run for people: one line for each event.
 
 use std::fmt;
 
@@ -9,57 +9,57 @@ use quorate_core::{
 
 use crate::clock::{MS, Nanos};
 
-/// A record of what happened; empty unless it was asked for.
+/// The recorded events; empty unless recording is on.
 #[derive(Debug, Default)]
 pub struct Trace {
     is_on: bool,
     lines: Vec<Line>,
 }
 
-/// One thing that happened.
+/// One recorded event.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// When, in true time.
     pub at: Nanos,
     /// Which lock it is about, if it is about one.
     pub lock: Option<usize>,
-    /// What.
+    /// The event.
     pub what: Scene,
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Scene {
     Ran { client: usize, node: usize, sent_at: Nanos, ask: String, answer: String, key: Key },
-    Heard { client: usize, node: usize, sent_at: Nanos, ask: String, answer: String },
+    Received { client: usize, node: usize, sent_at: Nanos, ask: String, answer: String },
     Pushed { client: usize, node: usize, text: String },
     Unanswered { client: usize, node: usize, ask: String },
     Outcome { client: usize, text: String },
-    Lease { client: usize, claim: u32, owner: String, turn: Turn },
+    Lease { client: usize, claim: u32, owner: String, change: LeaseChange },
     Fault { index: usize, place: Position, until: Nanos, text: String },
     Note { place: Position, text: String },
 }
 
-/// What becomes of a lease.
+/// A change of a lease.
 #[derive(Clone, Debug)]
-pub enum Turn {
+pub enum LeaseChange {
     /// It is held until then.
     Held(Nanos),
     /// It was extended until then.
     Renewed(Nanos),
-    /// Its holder lets go of it, in this way.
-    LetGo(&'static str),
+    /// Its holder gives it up, in this way.
+    GaveUp(&'static str),
     /// It is lost, for this reason.
     Lost(String),
 }
 
 impl Scene {
-    /// Which client has to do with it.
+    /// The client of the event.
     pub(crate) const fn client(&self) -> Option<usize> {
         match self {
             Self::Ran { client, .. }
-            | Self::Heard { client, .. }
+            | Self::Received { client, .. }
             | Self::Unanswered { client, .. }
             | Self::Pushed { client, .. }
             | Self::Outcome { client, .. }
@@ -68,10 +68,12 @@ impl Scene {
         }
     }
 
-    /// What may name an owner.
+    /// The text that may name an owner.
     pub(crate) fn words(&self) -> &str {
         match self {
-            Self::Ran { ask, .. } | Self::Heard { ask, .. } | Self::Unanswered { ask, .. } => ask,
+            Self::Ran { ask, .. } | Self::Received { ask, .. } | Self::Unanswered { ask, .. } => {
+                ask
+            }
             Self::Outcome { text, .. } | Self::Pushed { text, .. } => text,
             Self::Lease { owner, .. } => owner,
             Self::Fault { .. } | Self::Note { .. } => "",
@@ -105,13 +107,13 @@ impl Trace {
         Self { is_on, lines: Vec::new() }
     }
 
-    /// What was recorded.
+    /// The recorded events.
     #[must_use]
     pub fn lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// Adds what `scene` makes, if anything is recorded at all.
+    /// Adds the event that `scene` makes, if recording is on.
     pub(crate) fn add(&mut self, at: Nanos, lock: Option<usize>, scene: impl FnOnce() -> Scene) {
         if self.is_on {
             self.lines.push(Line { at, lock, what: scene() });
@@ -131,27 +133,29 @@ impl fmt::Display for Line {
             Scene::Ran { client, node, ask, answer, .. } => {
                 write!(f, "n{node} runs {}'s {ask}: {answer}", c(*client))
             }
-            Scene::Heard { client, node, ask, answer, .. } => {
-                write!(f, "{}  hears n{node} on {ask}: {answer}", c(*client))
+            Scene::Received { client, node, ask, answer, .. } => {
+                write!(f, "{}  gets n{node}'s reply to {ask}: {answer}", c(*client))
             }
             Scene::Pushed { client, node, text } => {
-                write!(f, "{}  is told by n{node}: {text}", c(*client))
+                write!(f, "{}  gets a push of n{node}: {text}", c(*client))
             }
             Scene::Unanswered { client, node, ask } => {
-                write!(f, "{}  loses n{node}: {ask} will not be answered", c(*client))
+                write!(f, "{}  gets no reply of n{node} to {ask}: the link broke", c(*client))
             }
-            Scene::Outcome { client, text } => write!(f, "{}  knows {text}", c(*client)),
-            Scene::Lease { client, owner, turn, .. } => {
+            Scene::Outcome { client, text } => write!(f, "{}  outcome of {text}", c(*client)),
+            Scene::Lease { client, owner, change, .. } => {
                 write!(f, "{}  ", c(*client))?;
-                match turn {
-                    Turn::Held(until) => {
+                match change {
+                    LeaseChange::Held(until) => {
                         write!(f, "HOLDS the lock as {owner} until {}", millis(*until))
                     }
-                    Turn::Renewed(until) => {
-                        write!(f, "holds on as {owner} until {}", millis(*until))
+                    LeaseChange::Renewed(until) => {
+                        write!(f, "extends {owner} until {}", millis(*until))
                     }
-                    Turn::LetGo(how) => write!(f, "{how} {owner}"),
-                    Turn::Lost(reason) => write!(f, "is told that {owner} is lost: {reason}"),
+                    LeaseChange::GaveUp(how) => write!(f, "{how} {owner}"),
+                    LeaseChange::Lost(reason) => {
+                        write!(f, "is notified that {owner} is lost: {reason}")
+                    }
                 }
             }
             Scene::Fault { index, place, text, until } => {
@@ -182,8 +186,8 @@ pub const LEGEND: &str = "\
 A, B, … are clients, n0, n1, … are nodes. A7 is the owner id of A's request number 7.
 Times are milliseconds of true time; `until` is when the holder's own clock says that it ends.";
 
-/// The same, where locks are shared.
-pub const SHARING: &str = "A7s shares the lock with others of its kind.";
+/// An addition for runs with shared locks.
+pub const SHARING: &str = "A7s is a reader: it shares the lock with other readers.";
 
 /// The name of a client: a letter.
 pub(crate) fn client_name(client: usize) -> String {
@@ -192,7 +196,7 @@ pub(crate) fn client_name(client: usize) -> String {
 
 /// True time in milliseconds.
 pub(crate) fn millis(at: Nanos) -> String {
-    if at == Nanos::MAX { "for ever".into() } else { format!("{:.3}", at as f64 / MS as f64) }
+    if at == Nanos::MAX { "forever".into() } else { format!("{:.3}", at as f64 / MS as f64) }
 }
 
 /// The short name of an owner: the client's letter and the number of the request.
@@ -218,7 +222,7 @@ pub(crate) fn bytes_name(bytes: &[u8]) -> String {
     }
 }
 
-/// Those who may hold a lock at once, read from an owner without the core.
+/// The owners that may hold a lock together, read from an owner without the core.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Group {
     Readers,
@@ -236,12 +240,12 @@ impl Group {
     }
 }
 
-/// The letter of the client that has a place.
+/// The letter of the client of a position.
 fn place_name(place: &queue::Position) -> String {
     client_name(client_of(place))
 }
 
-/// The client that has a place: the simulated ones have their number in their ids.
+/// The client of a position: simulated clients have their number in their ids.
 pub(crate) fn client_of(place: &queue::Position) -> usize {
     let id = place.client.to_string();
     usize::from_str_radix(&id[..2], 16).unwrap_or(0)
@@ -288,7 +292,7 @@ pub(crate) fn answer(reply: &Reply) -> String {
         Reply::NotOwner => "another's".into(),
         Reply::ExtendedKeys(fates) => {
             let each = fates.iter().map(|fate| match fate {
-                ExtendedKey::Renewed => "lives on",
+                ExtendedKey::Renewed => "extended",
                 ExtendedKey::Absent => "absent",
                 ExtendedKey::NotOwner => "another's",
                 ExtendedKey::Failed => "failed",
@@ -296,7 +300,10 @@ pub(crate) fn answer(reply: &Reply) -> String {
             each.collect::<Vec<_>>().join(", ")
         }
         Reply::Granted { fence, is_earlier } => {
-            format!("granted {fence}{}", if *is_earlier { ", an earlier one waits" } else { "" })
+            format!(
+                "granted {fence}{}",
+                if *is_earlier { ", an earlier waiter exists" } else { "" }
+            )
         }
         Reply::Queued { fence, rank, .. } => format!("queued at {rank:?}, fence {fence}"),
         Reply::Released { is_ours } => if *is_ours { "released" } else { "not its" }.into(),

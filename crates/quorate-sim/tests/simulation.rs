@@ -12,7 +12,7 @@ use quorate_sim::{
     shrink,
     story::Story,
     timeline,
-    trace::{Line, Position, Scene, Turn},
+    trace::{LeaseChange, Line, Position, Scene},
 };
 
 fn campaign(seeds: u64) -> Campaign {
@@ -93,11 +93,12 @@ fn locks_are_shared_and_had_alone_by_turns() {
         let fixed = Fixed { has_queue, is_shared, has_quarantine, ..Fixed::default() };
         let totals = Campaign { fixed, ..campaign(1_500) }.run(|_| {});
         assert!(totals.first.is_none(), "{:?}", totals.first);
-        let Counts { sharing, acquisitions, shared, joined, turns, adopted, .. } = totals.count;
+        let Counts { sharing, acquisitions, shared, joined, writers_first, adopted, .. } =
+            totals.count;
         assert_eq!(sharing, totals.seeds);
         assert!(shared > acquisitions / 3 && shared < acquisitions, "{:?}", totals.count);
         assert!(joined > shared / 5, "{:?}", totals.count);
-        assert!(turns > 2 * totals.seeds, "{:?}", totals.count);
+        assert!(writers_first > 2 * totals.seeds, "{:?}", totals.count);
         assert!(adopted > totals.seeds, "{:?}", totals.count);
     }
 }
@@ -117,11 +118,11 @@ fn whoever_wants_a_lock_alone_has_its_turn_in_a_crowd() {
         runs += 1;
         count.shared += report.count.shared;
         count.joined += report.count.joined;
-        count.turns += report.count.turns;
+        count.writers_first += report.count.writers_first;
     }
     assert!(runs > 40, "{runs}");
     assert!(count.joined > count.shared / 2, "{count:?}");
-    assert!(count.turns > 10 * runs, "{runs}: {count:?}");
+    assert!(count.writers_first > 10 * runs, "{runs}: {count:?}");
 }
 
 /// The runs in which nobody shares anything are what they are without those who do.
@@ -200,12 +201,13 @@ fn who_stands_still_does_nothing() {
             let during = |line: &&Line| stop.at < line.at && line.at < *until;
             for line in report.trace.lines().iter().filter(during) {
                 let is_done = match &line.what {
-                    Scene::Heard { client, .. }
+                    Scene::Received { client, .. }
                     | Scene::Unanswered { client, .. }
                     | Scene::Outcome { client, .. }
                     | Scene::Lease {
                         client,
-                        turn: Turn::Held(_) | Turn::Renewed(_) | Turn::Lost(_),
+                        change:
+                            LeaseChange::Held(_) | LeaseChange::Renewed(_) | LeaseChange::Lost(_),
                         ..
                     } => Some(client),
                     _ => None,

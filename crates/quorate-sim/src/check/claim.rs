@@ -31,8 +31,8 @@ pub(crate) struct Claim {
     pub(super) fence: Option<Fence>,
     /// When the holder began to ask for it.
     pub(super) asked_at: Nanos,
-    pub(super) is_told: bool,
-    pub(super) is_let_go: bool,
+    pub(super) is_notified: bool,
+    pub(super) is_given_up: bool,
 }
 
 impl Claim {
@@ -42,7 +42,7 @@ impl Claim {
         owner: Owner,
         (start, end, end_max): (Nanos, Nanos, Nanos),
     ) -> Self {
-        let (fence, asked_at, is_told, is_let_go) = (None, start, false, false);
+        let (fence, asked_at, is_notified, is_given_up) = (None, start, false, false);
         let backed_until = end;
         let (group, reader, from) = (Group::of(owner.as_bytes()), None, None);
         Self {
@@ -58,8 +58,8 @@ impl Claim {
             end_max,
             fence,
             asked_at,
-            is_told,
-            is_let_go,
+            is_notified,
+            is_given_up,
         }
     }
 
@@ -91,8 +91,8 @@ impl Claim {
     }
 
     /// True if it has ended and its holder runs but was not notified.
-    pub(super) fn is_unsaid(&self, running: u32) -> bool {
+    pub(super) fn is_unnotified(&self, running: u32) -> bool {
         let runs = self.client.is_some_and(|client| running & (1 << client) != 0);
-        runs && !self.is_told && !self.is_let_go && self.end != NEVER
+        runs && !self.is_notified && !self.is_given_up && self.end != NEVER
     }
 }

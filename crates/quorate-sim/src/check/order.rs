@@ -126,8 +126,8 @@ impl Order {
             let known_at = waiter.since.max(healed_at) + ARRIVES_WITHIN;
             // A caller that comes before all nodes have reported their time may draw a wrong
             // ticket.
-            let is_told = self.is_calm && waiter.since > ARRIVES_WITHIN;
-            let is_later = (waiter.ticket < ticket || is_told) && known_at < asked_at;
+            let is_exact = self.is_calm && waiter.since > ARRIVES_WITHIN;
+            let is_later = (waiter.ticket < ticket || is_exact) && known_at < asked_at;
             let has_queue = waiter.find(in_line).is_some();
             let is_passed =
                 how == How::Joining && waiter.stood_since.is_some_and(|since| since < asked_at);

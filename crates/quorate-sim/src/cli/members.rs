@@ -19,10 +19,10 @@ pub(super) struct Changes {
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Run this seed alone and show what happened.
+    /// Run only this seed, and show what happens.
     #[arg(long)]
     seed: Option<u64>,
-    /// Go on after a violation, and count them.
+    /// Continue after a violation, and count the violations.
     #[arg(long)]
     count: bool,
     /// Switch on a deliberate bug.

@@ -13,10 +13,10 @@ use crate::{
 
 #[derive(Args, Debug)]
 pub(super) struct Search {
-    /// The rows that take minutes, too.
+    /// Include the rows that take minutes.
     #[arg(long)]
     full: bool,
-    /// One row alone.
+    /// Search only this row.
     #[arg(long, value_name = "NAME")]
     row: Option<String>,
     /// Switch on a deliberate bug of the core.
@@ -33,7 +33,8 @@ impl Search {
         let reports: Vec<Report> =
             rows.map(|row| model::run(&row.with_mutant(self.mutant))).collect();
         if reports.is_empty() {
-            say("there is no such row")?;
+            let name = self.row.as_deref().unwrap_or_default();
+            say(&format!("unknown row `{name}`: docs/simulation.md explains the names"))?;
             return Ok(ExitCode::from(64));
         }
         say(&model::table(&reports))?;

@@ -1,10 +1,10 @@
-//! All mutants, one after the other, and the table of what noticed them.
+//! All mutants, one after the other, and the table of what detected them.
 
 use std::{fs, io, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
-use super::{cores, say, say_on_the_side};
+use super::{cores, say, say_error};
 use crate::{
     campaign::Campaign,
     catalogue::{CATALOGUE, Entry, Noticed},
@@ -16,10 +16,10 @@ pub(super) struct Mutants {
     /// How many seeds a mutant may survive.
     #[arg(long, default_value_t = 20_000)]
     seeds: u64,
-    /// A file whose table must say the same.
+    /// A file that must contain the same table.
     #[arg(long, value_name = "FILE")]
     check: Option<PathBuf>,
-    /// A file whose table is to be written anew.
+    /// A file whose table is replaced.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
@@ -32,7 +32,7 @@ impl Mutants {
         let mut is_fine = true;
         for Found { entry, .. } in found.iter().filter(|found| found.survives) {
             is_fine = false;
-            say_on_the_side(&format!("{entry} was not noticed: {}", entry.about));
+            say_error(&format!("{entry} was not detected: {}", entry.about));
         }
         if let Some(path) = &self.write {
             let text = fs::read_to_string(path)?;
@@ -43,9 +43,9 @@ impl Mutants {
         {
             is_fine = false;
             let path = path.display();
-            say_on_the_side(&format!(
-                "the table in {path} is not up to date; \
-                 `cargo run --release -p quorate-sim -- mutants --write {path}` writes it"
+            say_error(&format!(
+                "the table in {path} is out of date: update it with \
+                 `cargo run --release -p quorate-sim -- mutants --write {path}`"
             ));
         }
         Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -78,7 +78,7 @@ impl Mutants {
     }
 }
 
-/// What noticed a mutant.
+/// What detected a mutant.
 struct Found {
     entry: &'static Entry,
     by: String,
@@ -100,13 +100,13 @@ fn table(found: &[Found]) -> String {
     text
 }
 
-/// Puts the table between its marks.
+/// Replaces the text between the marks by the table.
 fn with_table(text: &str, table: &str) -> io::Result<String> {
     let parts = text.split_once(BEGIN).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(END)?;
         Some(format!("{before}{BEGIN}\n\n{table}\n{END}{after}"))
     });
-    parts.ok_or_else(|| io::Error::other(format!("there is no place for the table ({BEGIN})")))
+    parts.ok_or_else(|| io::Error::other(format!("the file does not contain `{BEGIN}`")))
 }
 
 const BEGIN: &str = "<!-- mutants: written by `quorate-sim mutants --write` -->";
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_replaces_what_is_between_its_marks() {
+    fn the_table_replaces_the_text_between_its_marks() {
         let text = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
         let new = with_table(&text, "| new |\n").unwrap();
         assert_eq!(new, format!("before\n{BEGIN}\n\n| new |\n\n{END}\nafter\n"));

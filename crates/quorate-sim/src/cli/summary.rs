@@ -1,4 +1,4 @@
-//! What was seen, in numbers.
+//! The results of many seeds, in numbers.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::{
     run::Counts,
 };
 
-/// While it runs.
+/// The status line of a campaign that runs.
 pub(super) fn line(totals: &Totals) -> String {
     let violations = u32::from(totals.first.is_some());
     let mut text = format!("violations {violations}, {}\nfaults:", counts(&totals.count));
@@ -20,7 +20,7 @@ pub(super) fn line(totals: &Totals) -> String {
     text
 }
 
-/// When it is over.
+/// The report at the end of a campaign.
 pub(super) fn text(totals: &Totals, took: Duration) -> String {
     let seeds = totals.seeds;
     let per_minute = totals.seeds as f64 / took.as_secs_f64().max(1e-9) * 60.0;
@@ -39,10 +39,10 @@ pub(super) fn text(totals: &Totals, took: Duration) -> String {
         let _ = writeln!(text, "{count:>12}  {kind}");
     }
     let Counts { batches, split_batches, .. } = totals.count;
-    let _ = writeln!(text, "batches: {batches}, {split_batches} of them failed in part");
+    let _ = writeln!(text, "batches: {batches}, {split_batches} of them failed partially");
     text.push_str(&shares(&totals.count));
-    text.push_str(&guards(&totals.count));
-    text.push_str("overlaps where exclusion is not promised, by the bound that was broken:\n");
+    text.push_str(&quarantines(&totals.count));
+    text.push_str("overlaps where exclusion is not promised, by broken bound:\n");
     for (bound, count) in Bound::ALL.iter().zip(totals.beyond) {
         let _ = writeln!(text, "{count:>12}  {bound}");
     }
@@ -64,22 +64,22 @@ pub(super) fn counts(count: &Counts) -> String {
     )
 }
 
-/// What became of locks that are shared.
+/// Shared, reentrant and detached locks.
 fn shares(count: &Counts) -> String {
-    let Counts { sharing, shared, joined, nested, turns, adopted, downgrades, .. } = count;
+    let Counts { sharing, shared, joined, nested, writers_first, adopted, downgrades, .. } = count;
     format!(
-        "shared: {sharing} runs, {shared} acquisitions, {joined} of them with others, {turns} \
-         by one alone before them, {adopted} leases taken over, {downgrades} downgrades, {nested} \
-         entered again\n"
+        "shared: {sharing} runs, {shared} acquisitions, {joined} of them joined readers, \
+         {writers_first} by a writer before waiting readers, {adopted} leases adopted, {downgrades} \
+         downgrades, {nested} nested entries\n"
     )
 }
 
-/// What became of guarded nodes.
-fn guards(count: &Counts) -> String {
+/// Nodes with quarantine.
+fn quarantines(count: &Counts) -> String {
     let Counts { quarantined, forgettings, doubts, false_doubts, waits, differs, .. } = count;
     format!(
-        "quarantined: {quarantined} runs, {forgettings} times a node forgot, {doubts} doubts \
-         ({false_doubts} without reason), {waits} waits, {differs} refusals\n"
+        "quarantine: {quarantined} runs, {forgettings} nodes forgot locks, {doubts} quarantines \
+         ({false_doubts} without reason), {waits} waits, {differs} rejections\n"
     )
 }
 

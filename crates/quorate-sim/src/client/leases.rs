@@ -21,7 +21,7 @@ use crate::{
     driver::Driver,
     event::Event,
     run::Env,
-    trace::{self, Scene, Turn},
+    trace::{self, LeaseChange, Scene},
 };
 
 /// What the checker knows of a held lease.
@@ -126,7 +126,7 @@ impl Client {
         let is_safe = env.is_calm(self.me.number) && remaining >= terms.ttl() / 2;
         let is_carried = false;
         let held = Held { id, lock, task, claim, hold_until, is_renewed, is_safe, is_carried };
-        self.note_lease(env, &held, &owner, || Turn::Held(times.1));
+        self.note_lease(env, &held, &owner, || LeaseChange::Held(times.1));
         self.held.push(held);
         claim
     }
@@ -145,7 +145,7 @@ impl Client {
         }
     }
 
-    pub(super) fn is_told(&self, id: LeaseId) -> bool {
+    pub(super) fn is_loss_reported(&self, id: LeaseId) -> bool {
         self.me.machine.lease(id).is_some_and(HeldLease::is_loss_reported)
     }
 
@@ -154,7 +154,7 @@ impl Client {
     }
 
     /// The holder lets go of the lease, for the checker. Returns its lock.
-    pub(super) fn note_let_go(
+    pub(super) fn note_given_up(
         &mut self,
         env: &mut Env,
         id: LeaseId,
@@ -164,7 +164,7 @@ impl Client {
         let known = self.held.swap_remove(index);
         let owner = self.me.machine.lease(id)?.owner();
         env.check.remove_lease(env.now, known.claim);
-        self.note_lease(env, &known, owner, || Turn::LetGo(how));
+        self.note_lease(env, &known, owner, || LeaseChange::GaveUp(how));
         Some(known.lock)
     }
 
@@ -173,14 +173,14 @@ impl Client {
         env: &mut Env,
         known: &Held,
         owner: &Owner,
-        turn: impl FnOnce() -> Turn,
+        change: impl FnOnce() -> LeaseChange,
     ) {
         let (client, claim) = (self.me.number, known.claim);
         env.trace.add(env.now, Some(known.lock), || Scene::Lease {
             client,
             claim,
             owner: trace::owner_name(owner),
-            turn: turn(),
+            change: change(),
         });
     }
 
@@ -220,8 +220,8 @@ impl Client {
         let Some(known) = self.held.iter().find(|held| held.id == id) else { return };
         let Some(held) = self.me.machine.lease(id) else { return };
         known.check_loss(env, held, reason, now);
-        env.check.tell(env.now, known.claim);
-        self.note_lease(env, known, held.owner(), || Turn::Lost(reason.to_string()));
+        env.check.notify_loss(env.now, known.claim);
+        self.note_lease(env, known, held.owner(), || LeaseChange::Lost(reason.to_string()));
         let task = known.task;
         self.handle_loss(env, task, id);
     }
@@ -242,7 +242,7 @@ impl Client {
         let Some(held) = self.me.machine.lease(id) else { return };
         env.audit(known.claim);
         let until = self.end_of(held.lease());
-        self.note_lease(env, known, held.owner(), || Turn::Renewed(until));
+        self.note_lease(env, known, held.owner(), || LeaseChange::Renewed(until));
     }
 
     /// The true time at which the holder will stop to believe that it holds the lock.

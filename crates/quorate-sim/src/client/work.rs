@@ -136,7 +136,7 @@ impl Client {
             Stage::Thinking => self.begin(env, task),
             Stage::Holding(held) => self.go_on(env, task, held),
             // A retry of an extension, or the end of being stubborn.
-            Stage::Acting(held) if self.is_told(held) => self.give_back(env, task, held),
+            Stage::Acting(held) if self.is_loss_reported(held) => self.give_back(env, task, held),
             Stage::Acting(held) => self.act(env, task, held),
             Stage::Asking(call) => {
                 // The caller's patience is over.

@@ -17,26 +17,26 @@ use quorate_core::{
 
 use super::{at, name, terms};
 
-/// Nodes, guarded or not.
+/// Nodes, with quarantine or without.
 pub(super) struct Fixture {
     pub(super) stores: Vec<Store>,
     pub(super) begin_us: u64,
     /// By how much each node's clock was set forward.
     pub(super) ahead_ms: Vec<u64>,
-    /// Whether clients find that the nodes write everything to disk at once.
+    /// Whether clients find the nodes durable.
     pub(super) is_durable: bool,
-    /// The set, where nodes are guarded.
+    /// The agreed config, where nodes use quarantine.
     config: Option<AgreedConfig>,
 }
 
 impl Fixture {
-    /// Three nodes without a guard.
+    /// Three nodes without quarantine.
     pub(super) fn bare(begin_us: u64) -> Self {
         let stores = vec![Store::new(); 3];
         Self { stores, begin_us, ahead_ms: vec![0; 3], is_durable: false, config: None }
     }
 
-    /// Guarded nodes, which vote.
+    /// Nodes with quarantine, which vote.
     pub(super) fn founded(nodes: usize) -> Self {
         let members = Members::new((0..nodes).map(member));
         let config = AgreedConfig::founded_by(members, TTL_MS, QUARANTINE_MS);
@@ -61,7 +61,7 @@ impl Fixture {
         self.apply(node, ms, &membership::Command::Admit { mark, fresh }.into());
     }
 
-    /// Gives a node that has no record its place. It does not vote yet.
+    /// Enrols a node that has no record. It does not vote yet.
     pub(super) fn enrol(&mut self, node: usize, ms: u64) -> Mark {
         let (mark, config) = (self.mark(node, ms), self.config());
         let enrolment = Enrolment { mark, id: member(node).id, config, wall_ms: wall(ms) };
@@ -69,7 +69,7 @@ impl Fixture {
         mark
     }
 
-    /// One more node.
+    /// Adds a node.
     pub(super) fn grow(&mut self, change: u64, ms: u64) {
         let (nodes, last) = (self.stores.len(), self.config());
         let members = Members::new((0..=nodes).map(member));
@@ -87,12 +87,12 @@ impl Fixture {
         self.met(node, ms).map_or_else(|| fresh(node, 0), |met| met.mark)
     }
 
-    /// Somebody meets the node who has not met it before.
+    /// The membership handshake of a client that does not know the node.
     pub(super) fn met(&mut self, node: usize, ms: u64) -> Option<Box<NodeInfo>> {
         self.met_at(node, ms, ms)
     }
 
-    /// By one whose wall clock shows something else.
+    /// The same, by a client whose wall clock shows `wall_ms`.
     pub(super) fn met_at(&mut self, node: usize, ms: u64, wall_ms: u64) -> Option<Box<NodeInfo>> {
         let greeting = Handshake {
             wall_ms: wall(wall_ms),
@@ -129,7 +129,7 @@ impl Fixture {
         self.vote(node, ms, &check) == Vote::Grant
     }
 
-    /// The owner gives back what it has on these nodes.
+    /// The owner releases the lock on these nodes.
     pub(super) fn release(&mut self, nodes: &[usize], owner: &Owner, ms: u64) {
         let release = Command::Release { name: name(), owner: owner.clone(), yields: None };
         nodes.iter().for_each(|node| _ = self.apply(*node, ms, &release));
@@ -146,15 +146,15 @@ impl Fixture {
 pub(super) struct TestClient {
     pub(super) place: Position,
     pub(super) machine: Acquire,
-    /// Counts its connections, each of which has sessions of its own.
+    /// Counts its connections. Each of them has its own sessions.
     connection: u128,
-    /// How it knows its nodes, where they are guarded.
+    /// The marks of its nodes, where they use quarantine.
     marks: Vec<Mark>,
-    /// What is on its way to the nodes, and since when.
+    /// The requests in flight, and when they were sent.
     sent: Vec<(usize, NodeCall, Moment)>,
 }
 
-/// What a node said.
+/// A reply of a node.
 pub(super) struct Answer {
     node: usize,
     call: NodeCall,
@@ -163,7 +163,7 @@ pub(super) struct Answer {
 }
 
 impl TestClient {
-    /// Begins a session with each node, and asks those which are up.
+    /// Begins a session with each node, and asks the nodes that are up.
     pub(super) fn start(
         fixture: &mut Fixture,
         number: u8,
@@ -171,16 +171,16 @@ impl TestClient {
         up: &[usize],
         ms: u64,
     ) -> Self {
-        let guest = Self::new(fixture, number, ticket, up, ms);
-        guest.attach(fixture, ms);
-        guest
+        let client = Self::new(fixture, number, ticket, up, ms);
+        client.attach(fixture, ms);
+        client
     }
 
-    /// Comes now, and asks all nodes.
+    /// Attaches to all nodes, and asks them.
     pub(super) fn come(fixture: &mut Fixture, number: u8, ms: u64) -> Self {
-        let guest = Self::meet(fixture, number, ms);
-        guest.attach(fixture, ms);
-        guest
+        let client = Self::meet(fixture, number, ms);
+        client.attach(fixture, ms);
+        client
     }
 
     /// The same, without a session so far.
@@ -198,9 +198,9 @@ impl TestClient {
         let machine = Acquire::start(terms(TTL_MS), nodes, reached, wait, at(ms));
         let quarantined = 0..if fixture.config.is_some() { nodes } else { 0 };
         let marks = quarantined.map(|node| fixture.mark(node, ms)).collect();
-        let mut guest = Self { place, machine, connection: 1, marks, sent: Vec::new() };
-        guest.pull(ms);
-        guest
+        let mut client = Self { place, machine, connection: 1, marks, sent: Vec::new() };
+        client.pull(ms);
+        client
     }
 
     pub(super) fn attach(&self, fixture: &mut Fixture, ms: u64) {
@@ -211,7 +211,7 @@ impl TestClient {
         }
     }
 
-    /// Connects anew.
+    /// Reconnects.
     pub(super) fn attach_anew(&mut self, fixture: &mut Fixture, ms: u64) {
         self.connection += 1;
         self.attach(fixture, ms);
@@ -241,14 +241,14 @@ impl TestClient {
         self.place.owner(self.machine.incarnation().into())
     }
 
-    /// Takes what the machine wants to say.
+    /// Takes the requests of the machine.
     pub(super) fn pull(&mut self, ms: u64) {
         while let Output::Call { node, call } = self.machine.poll_output() {
             self.sent.push((node, call, at(ms)));
         }
     }
 
-    /// Its timer strikes.
+    /// Its timer fires.
     pub(super) fn time_out(&mut self, ms: u64) {
         self.machine.handle_timeout(at(ms));
         self.pull(ms);
@@ -279,14 +279,14 @@ impl TestClient {
         }
     }
 
-    /// Takes the first thing that is on its way, to arrive late. The rest is lost.
+    /// Takes the first request in flight, which will arrive late. The others are lost.
     pub(super) fn hold_up(&mut self) -> Result<Command, String> {
-        let (node, call, _) = *self.sent.first().ok_or("nothing is on its way")?;
+        let (node, call, _) = *self.sent.first().ok_or("no request is in flight")?;
         self.sent.clear();
         Ok(self.command(node, call))
     }
 
-    /// The first thing that is on its way to the node arrives.
+    /// The first request in flight to the node arrives.
     pub(super) fn reach(
         &mut self,
         fixture: &mut Fixture,
@@ -294,7 +294,7 @@ impl TestClient {
         ms: u64,
     ) -> Result<Answer, String> {
         let index = self.sent.iter().position(|(to, _, _)| *to == node);
-        let index = index.ok_or_else(|| format!("nothing is on its way to n{node}"))?;
+        let index = index.ok_or_else(|| format!("no request is in flight to n{node}"))?;
         let (_, call, sent_at) = self.sent.remove(index);
         let reply = fixture.apply(node, ms, &self.command(node, call));
         Ok(Answer { node, call, sent_at, reply })
@@ -306,7 +306,7 @@ impl TestClient {
         self.pull(ms);
     }
 
-    /// What the node tells unasked arrives.
+    /// The last push of the node arrives.
     pub(super) fn listen(
         &mut self,
         fixture: &mut Fixture,
@@ -315,7 +315,7 @@ impl TestClient {
     ) -> Result<(), String> {
         let pushes = fixture.stores[node].take_pushes();
         let ours = pushes.into_iter().filter(|push| push.owner == self.owner());
-        let push = ours.last().ok_or_else(|| format!("n{node} tells nothing"))?;
+        let push = ours.last().ok_or_else(|| format!("n{node} pushes nothing"))?;
         if push.counts_in(self.sender(node).session) {
             self.machine.handle_push(
                 node,
@@ -329,8 +329,7 @@ impl TestClient {
         Ok(())
     }
 
-    /// Everything that is on its way to these nodes arrives, one after the other, and so do the
-    /// answers.
+    /// All requests in flight to these nodes arrive, one after the other, and so do the replies.
     pub(super) fn exchange(&mut self, fixture: &mut Fixture, these: &[usize], ms: u64) {
         for node in these {
             while let Ok(answer) = self.reach(fixture, *node, ms) {
@@ -339,14 +338,14 @@ impl TestClient {
         }
     }
 
-    /// The same, until nothing is left to say to them.
+    /// The same, until no request to them is left.
     pub(super) fn settle(&mut self, fixture: &mut Fixture, these: &[usize], ms: u64) {
         while self.sent.iter().any(|(to, _, _)| these.contains(to)) {
             self.exchange(fixture, these, ms);
         }
     }
 
-    /// The same. Returns the fence with which it holds the lock then.
+    /// The same. Returns the fence with which it then holds the lock.
     pub(super) fn win(
         &mut self,
         fixture: &mut Fixture,

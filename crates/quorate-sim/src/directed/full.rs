@@ -11,10 +11,10 @@ pub(super) const SCHEDULES: &[(Mutant, Schedule)] =
     &[(Mutant::HastyWithdraw, a_waiter_comes_back_to_full_nodes_one_by_one)];
 
 /// A holds the lock and B waits when the nodes become full. B loses its connections one after
-/// another, gets them back one after another, and looks in between. Then A goes.
+/// another, gets them back one after another, and its timer fires in between. Then A releases.
 ///
-/// Fails if B has given up its places, which full nodes do not give it again, and does not get
-/// the lock.
+/// Fails if B has given up its positions, which full nodes do not store again, and does not get the
+/// lock.
 fn a_waiter_comes_back_to_full_nodes_one_by_one() -> Result<(), String> {
     let mut fixture = Fixture::bare(0);
     let mut a = TestClient::start(&mut fixture, 1, 1, &ALL, 0);

@@ -1,4 +1,4 @@
-//! Schedules for guarded nodes.
+//! Schedules for nodes with quarantine.
 
 use quorate_core::{
     acquire::Outcome,
@@ -16,24 +16,24 @@ use super::{
 };
 
 pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
-    (Mutant::QuarantineByNodeClock, the_guard_is_not_ended_by_the_nodes_clock_alone),
-    (Mutant::HealInQuarantine, a_node_in_its_guard_takes_no_lost_key_again),
-    (Mutant::AnyMark, a_session_does_not_outlive_what_was_judged),
-    (Mutant::LateSession, a_clock_that_is_set_after_the_meeting_gives_no_session),
-    (Mutant::ExtendWithoutSession, a_node_that_was_a_replica_prolongs_nothing),
-    (Mutant::AnyPush, a_node_that_was_a_replica_hands_nothing_on),
+    (Mutant::QuarantineByNodeClock, the_nodes_clock_alone_does_not_end_a_quarantine),
+    (Mutant::HealInQuarantine, a_quarantined_node_restores_no_lost_key),
+    (Mutant::AnyMark, a_session_ends_when_the_node_changes),
+    (Mutant::LateSession, a_node_whose_clock_is_set_after_the_handshake_gives_no_session),
+    (Mutant::ExtendWithoutSession, a_node_that_was_a_replica_extends_nothing),
+    (Mutant::AnyPush, a_node_that_was_a_replica_hands_nothing_off),
     (Mutant::AdoptWithoutSession, stale_session_cannot_adopt),
     (Mutant::NewlyDurable, node_that_was_not_durable_is_quarantined_after_a_restart),
     (Mutant::OnceDurable, node_that_is_no_longer_durable_is_quarantined_after_a_restart),
-    (Mutant::DurableInQuarantine, restart_does_not_end_the_guard_of_a_durable_node),
+    (Mutant::DurableInQuarantine, restart_does_not_end_the_quarantine_of_a_durable_node),
     (Mutant::DurableAnyClock, durable_node_with_a_wrong_clock_is_quarantined_after_a_restart),
 ];
 
 /// A holds three nodes of five, and B has asked the two others. One of those restarts empty. A
-/// extends, where it can, and the node that it cannot reach lets go of its key, which B gets.
+/// extends where it can. On the node that it cannot reach its key expires, and B gets that node.
 ///
-/// Fails if A holds on with the help of a node that has voted for B, and forgotten that.
-fn a_node_in_its_guard_takes_no_lost_key_again() -> Result<(), String> {
+/// Fails if the extension of A counts the node that had voted for B and forgot its vote.
+fn a_quarantined_node_restores_no_lost_key() -> Result<(), String> {
     let mut fixture = Fixture::founded(5);
     let mut a = TestClient::come(&mut fixture, 1, 0);
     a.exchange(&mut fixture, &[0, 1, 3], 1);
@@ -54,17 +54,17 @@ fn a_node_in_its_guard_takes_no_lost_key_again() -> Result<(), String> {
     b.win(&mut fixture, &[1], 110)?;
     match machine.outcome() {
         Some(renew::Outcome::Extended { .. }) => {
-            Err("a node that has forgotten its vote lets another hold on".to_owned())
+            Err("a node that forgot its vote extends the lease of another client".to_owned())
         }
         _ => Ok(()),
     }
 }
 
-/// The set grows from three nodes to five, and A, who has a session with two of them, is told of
-/// nothing: it goes on to speak of what they were.
+/// The set grows from three nodes to five. A has sessions with two of them, and is not notified: its
+/// sessions name the old config.
 ///
 /// Fails if A has a majority of three and B one of five.
-fn a_session_does_not_outlive_what_was_judged() -> Result<(), String> {
+fn a_session_ends_when_the_node_changes() -> Result<(), String> {
     let mut fixture = Fixture::founded(3);
     let mut a = TestClient::come(&mut fixture, 1, 0);
     let mut now = 0;
@@ -76,33 +76,38 @@ fn a_session_does_not_outlive_what_was_judged() -> Result<(), String> {
         }
     }
     a.time_out(now);
-    let granted = |fixture: &mut Fixture, guest: &mut TestClient, nodes: &[usize]| {
-        guest.exchange(fixture, nodes, now + 1);
-        nodes.iter().filter(|node| fixture.has(**node, &guest.owner(), now + 2)).count()
+    let granted = |fixture: &mut Fixture, client: &mut TestClient, nodes: &[usize]| {
+        client.exchange(fixture, nodes, now + 1);
+        nodes.iter().filter(|node| fixture.has(**node, &client.owner(), now + 2)).count()
     };
     let of_a = granted(&mut fixture, &mut a, &[0, 1]);
     let mut b = TestClient::come(&mut fixture, 2, now);
     let of_b = granted(&mut fixture, &mut b, &[2, 3, 4]);
     match (of_a, of_b) {
-        (2, 3) => Err("one has a majority of three nodes, another one of five".to_owned()),
+        (2, 3) => {
+            Err("one client has a majority of three nodes, another one a majority of five"
+                .to_owned())
+        }
         (_, 3) => Ok(()),
-        _ => Err(format!("{of_b} of three nodes are granted to one who knows them")),
+        _ => {
+            Err(format!("only {of_b} of three nodes grant the lock to a client with the new list"))
+        }
     }
 }
 
 /// A holds two nodes of three, B has the third, and C waits there. One of A's nodes is made a
-/// replica of the third, and a master again. Then B goes.
+/// replica of the third, and a master again. Then B releases.
 ///
-/// Fails if the node, which has forgotten A, hands the lock to C.
-fn a_node_that_was_a_replica_hands_nothing_on() -> Result<(), String> {
+/// Fails if the node, which has forgotten A, hands the lock off to C.
+fn a_node_that_was_a_replica_hands_nothing_off() -> Result<(), String> {
     let mut fixture = Fixture::founded(3);
     let mut a = TestClient::come(&mut fixture, 1, 0);
     a.exchange(&mut fixture, &[0, 2], 1);
     a.held()?;
     let [b, mut c] = [2, 3].map(|number| {
-        let mut guest = TestClient::come(&mut fixture, number, number.into());
-        guest.exchange(&mut fixture, &ALL, number.into());
-        guest
+        let mut client = TestClient::come(&mut fixture, number, number.into());
+        client.exchange(&mut fixture, &ALL, number.into());
+        client
     });
     fixture.copy(1, 0);
     for node in 0..2 {
@@ -110,17 +115,17 @@ fn a_node_that_was_a_replica_hands_nothing_on() -> Result<(), String> {
         _ = c.listen(&mut fixture, node, 6);
     }
     match c.held() {
-        Ok(_) => Err("a node that has forgotten its vote hands the lock to another".to_owned()),
+        Ok(_) => Err("a node that forgot its vote hands the lock off to another client".to_owned()),
         Err(_) => Ok(()),
     }
 }
 
-/// A holds two nodes of three. B meets the first of them, then its clock is set forward, and A's
-/// key there is over; B begins its session, and asks.
+/// A holds two nodes of three. After B's handshake with the first of them the node's clock is set
+/// forward, and A's key there expires. Then B begins its session, and asks.
 ///
-/// Fails if the node votes for B, or if the session hides the step from whoever meets the node
-/// next.
-fn a_clock_that_is_set_after_the_meeting_gives_no_session() -> Result<(), String> {
+/// Fails if the node votes for B, or if the session hides the step from the next client that meets
+/// the node.
+fn a_node_whose_clock_is_set_after_the_handshake_gives_no_session() -> Result<(), String> {
     let mut fixture = Fixture::founded(3);
     let mut a = TestClient::come(&mut fixture, 1, 0);
     a.exchange(&mut fixture, &[0, 1], 1);
@@ -130,18 +135,18 @@ fn a_clock_that_is_set_after_the_meeting_gives_no_session() -> Result<(), String
     b.attach(&mut fixture, 11);
     b.exchange(&mut fixture, &ALL, 12);
     if b.held().is_ok() {
-        return Err("a node whose clock was set votes for another".to_owned());
+        return Err("a node whose clock was set votes for another client".to_owned());
     }
     match fixture.met(0, 13).and_then(|met| met.reason()) {
         Some(Reason::ClockStepped) => Ok(()),
-        other => Err(format!("a node whose clock was set is doubted for {other:?}")),
+        other => Err(format!("a node whose clock was set is quarantined for {other:?}")),
     }
 }
 
-/// A node's clock is set forward in its guard, by less than what would be noticed as a step.
+/// A node's clock is set forward during its quarantine, by less than a step that would be noticed.
 ///
-/// Fails if that ends the guard.
-fn the_guard_is_not_ended_by_the_nodes_clock_alone() -> Result<(), String> {
+/// Fails if that ends the quarantine.
+fn the_nodes_clock_alone_does_not_end_a_quarantine() -> Result<(), String> {
     let mut fixture = Fixture::founded(3);
     fixture.stores[0] = Store::new();
     fixture.enrol(0, 10);
@@ -153,11 +158,11 @@ fn the_guard_is_not_ended_by_the_nodes_clock_alone() -> Result<(), String> {
 }
 
 /// A holds three nodes of five, and B is granted the two others. One of those is made a replica of
-/// a node of A's, and a master again: it has A's key, and has forgotten B. A renews where it can,
-/// and the node that it cannot reach lets go of its key, which B gets.
+/// a node of A's, and a master again: it has A's key, and has forgotten B. A renews where it can. On
+/// the node that it cannot reach its key expires, and B gets that node.
 ///
-/// Fails if A holds on with the help of a node that has voted for B, and forgotten that.
-fn a_node_that_was_a_replica_prolongs_nothing() -> Result<(), String> {
+/// Fails if the renewal of A counts the node that had voted for B and forgot its vote.
+fn a_node_that_was_a_replica_extends_nothing() -> Result<(), String> {
     let mut fixture = Fixture::founded(5);
     let [a, b] = [1, 2].map(|number| TestClient::come(&mut fixture, number, 0));
     let mut taking = Try::start(terms(TTL_MS), 5, 0);
@@ -179,10 +184,10 @@ fn a_node_that_was_a_replica_prolongs_nothing() -> Result<(), String> {
     b.take(&mut fixture, &mut taking, 2, 102);
     match (renewal.outcome(), taking.outcome()) {
         (Some(renew::Outcome::Extended { .. }), Some(Outcome::Held { .. })) => {
-            Err("a node that has forgotten its vote lets another hold on".to_owned())
+            Err("a node that forgot its vote extends the lease of another client".to_owned())
         }
         (_, Some(Outcome::Held { .. })) => Ok(()),
-        (_, other) => Err(format!("who has three nodes of five ends as {other:?}")),
+        (_, other) => Err(format!("a client with three of five nodes ended as {other:?}")),
     }
 }
 
@@ -210,19 +215,20 @@ fn restart_without_the_last_grant(was_durable: bool, is_durable: bool) -> Result
     a.hold_two(&mut fixture)?;
     fixture.stores[0] = on_disk;
     fixture.is_durable = is_durable;
-    restarted_node_votes_for_nobody(&mut fixture)
+    restarted_node_does_not_vote(&mut fixture)
 }
 
-/// A holds a node that writes everything to disk. The node is flushed, and restarts in its guard.
+/// A holds a node that writes everything to disk. The node is flushed, and restarts during its
+/// quarantine.
 ///
 /// Fails if the node votes for B.
-fn restart_does_not_end_the_guard_of_a_durable_node() -> Result<(), String> {
+fn restart_does_not_end_the_quarantine_of_a_durable_node() -> Result<(), String> {
     let mut fixture = Fixture::founded(3);
     fixture.is_durable = true;
     TestClient::come(&mut fixture, 1, 0).hold_two(&mut fixture)?;
     fixture.stores[0].clear();
     fixture.enrol(0, 5);
-    restarted_node_votes_for_nobody(&mut fixture)
+    restarted_node_does_not_vote(&mut fixture)
 }
 
 /// A holds a node that writes everything to disk. The node restarts with a clock that was set
@@ -234,17 +240,17 @@ fn durable_node_with_a_wrong_clock_is_quarantined_after_a_restart() -> Result<()
     fixture.is_durable = true;
     TestClient::come(&mut fixture, 1, 0).hold_two(&mut fixture)?;
     fixture.ahead_ms[0] = STEP_MS;
-    restarted_node_votes_for_nobody(&mut fixture)
+    restarted_node_does_not_vote(&mut fixture)
 }
 
 /// The first of three nodes is another run from now on. B asks it, and the node that A does not
 /// hold.
-fn restarted_node_votes_for_nobody(fixture: &mut Fixture) -> Result<(), String> {
+fn restarted_node_does_not_vote(fixture: &mut Fixture) -> Result<(), String> {
     fixture.stores[0].membership.set_run(99);
     let mut b = TestClient::come(fixture, 2, 10);
     b.exchange(fixture, &[0, 2], 11);
     match b.held() {
-        Ok(_) => Err("a node that has forgotten its vote votes again".to_owned()),
+        Ok(_) => Err("a node that forgot its vote votes again".to_owned()),
         Err(_) => Ok(()),
     }
 }
@@ -253,7 +259,7 @@ fn restarted_node_votes_for_nobody(fixture: &mut Fixture) -> Result<(), String> 
 /// that one and the third. The third is made a replica of the one that still has the lease, and a
 /// master again. Then C adopts the lease.
 ///
-/// Fails if C holds the lock, too.
+/// Fails if C also holds the lock.
 fn stale_session_cannot_adopt() -> Result<(), String> {
     let mut fixture = Fixture::founded(3);
     let mut a = TestClient::come(&mut fixture, 1, 0);
@@ -278,7 +284,7 @@ fn stale_session_cannot_adopt() -> Result<(), String> {
     }
     match taking.outcome() {
         Some(Outcome::Held { .. }) => {
-            Err("a node that has forgotten its vote gives away a lease".to_owned())
+            Err("a node that forgot its vote gives away a lease".to_owned())
         }
         _ => Ok(()),
     }
@@ -305,19 +311,19 @@ impl TestClient {
 
 const PING_MS: u64 = 50;
 
-/// More than any clock may be wrong by.
+/// More than the largest error of a clock.
 const STEP_MS: u64 = 10_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A node's clock is set back by ten seconds, and right again while nobody looks. What was
-    /// granted in between is over. Then one comes who has never met it.
+    /// A node's clock is set back by ten seconds, and right again without a request in between. Its
+    /// grants from the meantime have expired. Then a client comes that does not know the node.
     ///
     /// Fails if the node votes at once.
     #[test]
-    fn a_clock_that_is_set_right_again_is_doubted() -> Result<(), String> {
+    fn a_node_whose_clock_is_set_right_again_is_quarantined() -> Result<(), String> {
         let mut fixture = Fixture::founded(3);
         let a = TestClient::come(&mut fixture, 1, 20_000);
         let (sender, terms) = (a.sender(0), a.terms(0, 20_050));
@@ -325,7 +331,7 @@ mod tests {
         match fixture.met(0, 20_100).and_then(|met| met.reason()) {
             Some(Reason::ClockStepped) => Ok(()),
             other => {
-                Err(format!("a node whose keys are over by its clock is doubted for {other:?}"))
+                Err(format!("a node whose keys expired by its clock is quarantined for {other:?}"))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Schedules for those who wait in line, over three nodes.
+//! Schedules for waiters, on three nodes.
 
 pub(super) mod leases;
 
@@ -17,15 +17,15 @@ use super::{
 };
 
 pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
-    (Mutant::YieldWithoutSession, what_an_older_connection_has_given_back_stays),
-    (Mutant::NoSession, what_an_older_connection_has_sent_takes_nothing),
+    (Mutant::YieldWithoutSession, a_yield_of_an_older_connection_is_not_executed),
+    (Mutant::NoSession, an_acquire_of_an_older_connection_is_not_executed),
     (Mutant::ConfirmAnyFence, confirmation_counts_with_the_fence_that_is_stored),
-    (Mutant::ConfirmHeals, a_confirmation_takes_no_lost_key_again),
-    (Mutant::HealAnyFence, a_lease_that_is_not_the_newest_does_not_live_on),
-    (Mutant::DetachQueued, a_lease_that_was_handed_over_does_not_come_back),
-    (Mutant::NoClamp, fences_neither_go_back_nor_run_away),
-    (Mutant::ExpiredGrantCounts, a_grant_that_has_run_out_says_nothing_about_the_fence),
-    (Mutant::SameOwnerAgain, a_late_release_takes_nothing_from_one_who_came_back),
+    (Mutant::ConfirmHeals, a_confirmation_restores_no_lost_key),
+    (Mutant::HealAnyFence, a_lease_that_is_not_the_newest_is_not_extended),
+    (Mutant::DetachQueued, a_detached_lease_is_not_revived),
+    (Mutant::NoClamp, fences_neither_decrease_nor_run_away),
+    (Mutant::ExpiredGrantCounts, an_expired_grant_does_not_count_for_the_fence),
+    (Mutant::SameOwnerAgain, a_late_release_does_not_affect_a_waiter_that_returned),
 ];
 
 /// A has two grants with different fences and sends a confirmation to the one that is behind. That
@@ -33,7 +33,7 @@ pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
 /// arrives.
 ///
 /// Fails if A holds the lock with the fence of B.
-fn a_confirmation_takes_no_lost_key_again() -> Result<(), String> {
+fn a_confirmation_restores_no_lost_key() -> Result<(), String> {
     let mut fixture = Fixture::bare(0);
     let mut before = TestClient::start(&mut fixture, 9, 1, &ALL, 0);
     before.settle(&mut fixture, &[0], 1);
@@ -82,10 +82,10 @@ fn confirmation_counts_with_the_fence_that_is_stored() -> Result<(), String> {
     follows(held_by_b, a.win(&mut fixture, &[0, 1], 42)?)
 }
 
-/// A holds the lock. One of its keys is lost, and B comes, holds the lock and goes. Then A extends.
+/// A holds the lock. One of its keys is lost, and B comes, holds the lock and releases it. Then A extends.
 ///
-/// Fails if A's lease lives on although a later holder has come and gone.
-fn a_lease_that_is_not_the_newest_does_not_live_on() -> Result<(), String> {
+/// Fails if A's lease is extended after a later holder.
+fn a_lease_that_is_not_the_newest_is_not_extended() -> Result<(), String> {
     let mut fixture = Fixture::bare(0);
     let mut a = TestClient::start(&mut fixture, 1, 1, &[0, 1], 0);
     let held_by_a = a.win(&mut fixture, &[0, 1], 1)?;
@@ -99,18 +99,18 @@ fn a_lease_that_is_not_the_newest_does_not_live_on() -> Result<(), String> {
         machine.handle_vote(node, a.extend(&mut fixture, node, &a.lease(held_by_a), 6), at(7));
     }
     match machine.outcome() {
-        Some(renew::Outcome::Extended { .. }) => {
-            Err(format!("the lease of {held_by_a} lives on after that of {held_by_b}"))
-        }
+        Some(renew::Outcome::Extended { .. }) => Err(format!(
+            "the lease with fence {held_by_a} is extended after a holder with fence {held_by_b}"
+        )),
         _ => Ok(()),
     }
 }
 
-/// A day after the last holder, when its fence is forgotten, one comes whose clock is behind. Later
-/// one comes whose clock is far ahead.
+/// A day after the last holder its fence is forgotten, and a client asks whose clock is behind. Later
+/// a client asks whose clock is far ahead.
 ///
-/// Fails if a fence is smaller than one before, or far away from the time of the nodes.
-fn fences_neither_go_back_nor_run_away() -> Result<(), String> {
+/// Fails if a fence is smaller than an earlier one, or far from the time of the nodes.
+fn fences_neither_decrease_nor_run_away() -> Result<(), String> {
     let mut fixture = Fixture::bare(BEGIN_US);
     let mut hold = |number: u8, ticket: u64, ms: u64| {
         let mut party = TestClient::start(&mut fixture, number, ticket, &ALL, ms);
@@ -123,7 +123,7 @@ fn fences_neither_go_back_nor_run_away() -> Result<(), String> {
     let (ahead, now) = hold(3, TICKET_MAX, FENCE_LIFETIME_MS + 2)?;
     let mut wrong = Vec::new();
     if behind <= first {
-        wrong.push("fences go back when the last one is forgotten");
+        wrong.push("fences decrease when the last one is forgotten");
     }
     if ahead > Fence::new(now + SLACK_US) {
         wrong.push("a broken clock uses up the fences");
@@ -131,20 +131,20 @@ fn fences_neither_go_back_nor_run_away() -> Result<(), String> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
 }
 
-/// A is granted one node and stands still, until the grant has run out. B gets that node and
-/// another, holds the lock and goes. Then A hears of two grants that are alive, one of which has
-/// the fence of the old one.
+/// A is granted one node and pauses until the grant has expired. B gets that node and another, holds
+/// the lock and releases it. Then A receives two valid grants, one of them with the fence of the
+/// expired one.
 ///
-/// Fails if A, who holds the lock after B, has a smaller fence.
-fn a_grant_that_has_run_out_says_nothing_about_the_fence() -> Result<(), String> {
+/// Fails if A, which holds the lock after B, has a smaller fence.
+fn an_expired_grant_does_not_count_for_the_fence() -> Result<(), String> {
     let mut fixture = Fixture::bare(0);
     let mut a = TestClient::start(&mut fixture, 1, 1, &[0, 1], 0);
     a.settle(&mut fixture, &[0], 1);
-    // The node grants, and the connection breaks before it can say so.
+    // The node grants, and the connection breaks before its reply.
     a.reach(&mut fixture, 1, 1)?;
     a.machine.handle_down(1);
     a.machine.handle_up(1, at(95));
-    // Its heartbeat is late, and what it says to the first node is held up.
+    // Its heartbeat is late, and its request to the first node is delayed.
     a.time_out(95);
     a.settle(&mut fixture, &[1], 98);
 
@@ -156,11 +156,11 @@ fn a_grant_that_has_run_out_says_nothing_about_the_fence() -> Result<(), String>
     follows(held_by_b, a.win(&mut fixture, &[1, 2], 105)?)
 }
 
-/// A asks, and the connection breaks with the question on its way. On the next one A asks again,
-/// changes its mind and leaves. Then the first question arrives.
+/// A asks, and the connection breaks with the request in flight. On the next connection A asks again
+/// and cancels. Then the first request arrives.
 ///
-/// Fails if the lock belongs to one who has left.
-fn what_an_older_connection_has_sent_takes_nothing() -> Result<(), String> {
+/// Fails if the lock then belongs to A.
+fn an_acquire_of_an_older_connection_is_not_executed() -> Result<(), String> {
     let mut fixture = Fixture::bare(0);
     let mut a = TestClient::start(&mut fixture, 1, 1, &ALL, 0);
     let late = a.hold_up()?;
@@ -176,18 +176,18 @@ fn what_an_older_connection_has_sent_takes_nothing() -> Result<(), String> {
         fixture.apply(node, 5, &late);
         let now = fixture.time(6);
         if !fixture.stores[node].names(now).is_empty() {
-            return Err("the lock belongs to one who has left".to_owned());
+            return Err("the lock belongs to a client that has left".to_owned());
         }
     }
     Ok(())
 }
 
-/// A is granted one node of three, and asked to give it back; the connection breaks with that on
-/// its way. Then A gets the two others, holds the lock, and its extension finds the first node as
-/// it was. Then what A gave back arrives.
+/// A is granted one node of three and asked to yield it. The connection breaks with the yield in
+/// flight. Then A gets the two others, holds the lock, and its extension finds the first node
+/// unchanged. Then the yield arrives.
 ///
-/// Fails if the node, which A counts, is given to another.
-fn what_an_older_connection_has_given_back_stays() -> Result<(), String> {
+/// Fails if the node, which A counts, goes to another client.
+fn a_yield_of_an_older_connection_is_not_executed() -> Result<(), String> {
     let mut fixture = Fixture::bare(0);
     let mut before = TestClient::start(&mut fixture, 9, 1, &[1, 2], 0);
     before.settle(&mut fixture, &[1, 2], 0);
@@ -199,7 +199,7 @@ fn what_an_older_connection_has_given_back_stays() -> Result<(), String> {
     a.listen(&mut fixture, 0, 3)?;
     let late = a.hold_up()?;
     a.attach_anew(&mut fixture, 4);
-    // It stands in line at the first node only.
+    // It is queued on the first node only.
     fixture.release(&[1], &early.owner(), 4);
     fixture.release(&[1, 2], &before.owner(), 5);
     [1, 2].into_iter().try_for_each(|node| a.listen(&mut fixture, node, 5))?;
@@ -207,16 +207,16 @@ fn what_an_older_connection_has_given_back_stays() -> Result<(), String> {
     fixture.apply(0, 7, &late);
     match fixture.has(0, &a.owner(), 8) {
         true => Ok(()),
-        false => Err("what the holder counts was given away".to_owned()),
+        false => Err("the node gave away a grant that its holder counts".to_owned()),
     }
 }
 
-/// A waits, is cut off from two nodes and withdraws; what it says to the third is held up there.
-/// The holder goes, A comes back and holds the lock by two nodes. Then the old release arrives at
-/// one of them, and B comes.
+/// A waits, is cut off from two nodes and withdraws; its release on the third node is delayed. The
+/// holder releases, A returns and holds the lock by two nodes. Then the old release arrives at one
+/// of them, and B asks.
 ///
 /// Fails if B holds the lock as well.
-fn a_late_release_takes_nothing_from_one_who_came_back() -> Result<(), String> {
+fn a_late_release_does_not_affect_a_waiter_that_returned() -> Result<(), String> {
     let mut fixture = Fixture::bare(0);
     let mut before = TestClient::start(&mut fixture, 9, 1, &ALL, 0);
     before.settle(&mut fixture, &ALL, 0);
@@ -237,17 +237,17 @@ fn a_late_release_takes_nothing_from_one_who_came_back() -> Result<(), String> {
     fixture.apply(0, 74, &late);
     let mut b = TestClient::start(&mut fixture, 2, 3, &ALL, 75);
     match b.win(&mut fixture, &[0, 2], 76) {
-        Ok(_) => Err("what was given back long ago lets another hold the lock".to_owned()),
+        Ok(_) => Err("a late release lets a second client hold the lock".to_owned()),
         Err(_) => Ok(()),
     }
 }
 
-/// A holds the lock by two nodes, stands in line behind B on the third, and hands the lease over.
-/// On one of the two its time is over; B gets that one, holds the lock, and goes. Then C adopts the
+/// A holds the lock by two nodes, is queued behind B on the third, and detaches the lease. On one of
+/// the two nodes it expires; B gets that node, holds the lock, and releases it. Then C adopts the
 /// lease of A.
 ///
-/// Fails if C holds the lock with the fence of A, because the third node came to A in the end.
-fn a_lease_that_was_handed_over_does_not_come_back() -> Result<(), String> {
+/// Fails if C holds the lock with the fence of A because the third node was granted to A.
+fn a_detached_lease_is_not_revived() -> Result<(), String> {
     let mut fixture = Fixture::bare(0);
     let mut b = TestClient::start(&mut fixture, 2, 1, &[1, 2], 0);
     b.settle(&mut fixture, &[2], 0);
@@ -287,6 +287,6 @@ fn differs(one: Fence, other: Fence) -> Result<(), String> {
 pub(super) fn follows(before: Fence, after: Fence) -> Result<(), String> {
     match before < after {
         true => Ok(()),
-        false => Err(format!("the holder after the one with fence {before} has {after}")),
+        false => Err(format!("a holder with fence {after} follows a holder with fence {before}")),
     }
 }

@@ -1,51 +1,53 @@
-//! Schedules for those who hold a lock together, on one node.
+//! Schedules for readers, on one node.
 
 use quorate_core::{command::Owner, mutant::Mutant, queue::Position, store::Store};
 
 use super::{Schedule, ask, attach, has, place, release};
 
 pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
-    (Mutant::ExpiredSharesStay, those_whose_time_is_over_keep_nobody_out),
-    (Mutant::DepartedWriterBlocks, one_who_gives_up_clears_the_way),
-    (Mutant::ShareOneByOne, those_who_wait_to_share_are_let_in_together),
+    (Mutant::ExpiredSharesStay, expired_shares_do_not_block_a_writer),
+    (Mutant::DepartedWriterBlocks, a_writer_that_leaves_does_not_block_readers),
+    (Mutant::ShareOneByOne, waiting_readers_are_granted_the_lock_together),
 ];
 
-/// One who shares the lock for 100 ms dies, another shares it for a second, and somebody waits who
-/// wants it alone. After 150 ms the second one goes.
+/// A reader with a ttl of 100 ms crashes, another one has a ttl of a second, and a writer waits.
+/// After 150 ms the second reader releases.
 ///
-/// Fails if the one who waits does not have the lock then: nobody holds it any more.
-fn those_whose_time_is_over_keep_nobody_out() -> Result<(), String> {
+/// Fails if the writer does not hold the lock then.
+fn expired_shares_do_not_block_a_writer() -> Result<(), String> {
     let mut node = Store::new();
     come(&mut node, 1, 100, Position::shared_owner);
     let second = come(&mut node, 2, 1_000, Position::shared_owner);
     let alone = come(&mut node, 3, 1_000, Position::owner);
     release(&mut node, 150, second, None);
-    has_it(&mut node, 151, alone, "a part that is over keeps the lock from one who waits")
+    check_held(&mut node, 151, alone, "an expired share blocks a waiting writer")
 }
 
-/// One shares the lock, a second one wants it alone, and a third one waits behind that to share it.
-/// The second one gives up.
+/// A reader holds the lock, a writer waits, and another reader waits behind the writer. The writer
+/// leaves.
 ///
-/// Fails if the third one is not let in then: nobody is in its way any more.
-fn one_who_gives_up_clears_the_way() -> Result<(), String> {
+/// Fails if the second reader does not hold the lock then.
+fn a_writer_that_leaves_does_not_block_readers() -> Result<(), String> {
     let mut node = Store::new();
     come(&mut node, 1, 1_000, Position::shared_owner);
     let alone = come(&mut node, 2, 1_000, Position::owner);
     let third = come(&mut node, 3, 1_000, Position::shared_owner);
     release(&mut node, 2, alone, None);
-    has_it(&mut node, 3, third, "one who has gone is still waited for")
+    check_held(&mut node, 3, third, "a reader waits for a writer that has gone")
 }
 
-/// One has the lock alone, and two wait to share it. The first one goes.
+/// A writer holds the lock, and two readers wait. The writer releases.
 ///
-/// Fails if not both of them are let in.
-fn those_who_wait_to_share_are_let_in_together() -> Result<(), String> {
+/// Fails if one of the readers does not hold the lock then.
+fn waiting_readers_are_granted_the_lock_together() -> Result<(), String> {
     let mut node = Store::new();
     let alone = come(&mut node, 1, 1_000, Position::owner);
     let readers = [2, 3].map(|number| come(&mut node, number, 1_000, Position::shared_owner));
     release(&mut node, 2, alone, None);
     let mut each = readers.into_iter();
-    each.try_for_each(|reader| has_it(&mut node, 3, reader, "one who could share it waits"))
+    each.try_for_each(|reader| {
+        check_held(&mut node, 3, reader, "a reader waits although only readers hold the lock")
+    })
 }
 
 /// Asks for the lock, in the order of the numbers.
@@ -56,6 +58,6 @@ fn come(node: &mut Store, number: u8, ttl_ms: u64, kind: fn(&Position, u64) -> O
     owner
 }
 
-fn has_it(node: &mut Store, ms: u64, owner: Owner, wrong: &str) -> Result<(), String> {
+fn check_held(node: &mut Store, ms: u64, owner: Owner, wrong: &str) -> Result<(), String> {
     has(node, ms, owner).then_some(()).ok_or_else(|| wrong.to_owned())
 }

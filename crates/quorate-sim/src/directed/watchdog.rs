@@ -29,7 +29,7 @@ pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
 
 /// The nodes are silent while a lease is renewed.
 ///
-/// Fails if the watchdog does not try again while the lease is held.
+/// Fails if the watchdog does not retry while the lease is held.
 fn renewal_without_an_answer_is_tried_again() -> Result<(), String> {
     let (mut watchdog, _) = watchdog_with_a_lease();
     let mut sent = 0;
@@ -38,12 +38,12 @@ fn renewal_without_an_answer_is_tried_again() -> Result<(), String> {
         sent += std::iter::from_fn(|| watchdog.poll_transmit()).count();
     }
     match sent {
-        0 | 1 => Err(format!("{sent} renewals were sent in the whole ttl")),
+        0 | 1 => Err(format!("the watchdog sent only {sent} renewals in the whole ttl")),
         _ => Ok(()),
     }
 }
 
-/// A lease is lost, and the client ends before its guard has let go.
+/// A lease is lost, and the client shuts down before its guard is dropped.
 ///
 /// Fails if the client does not release it: nodes may still have its keys.
 fn shutdown_releases_what_was_lost() -> Result<(), String> {
@@ -51,7 +51,7 @@ fn shutdown_releases_what_was_lost() -> Result<(), String> {
     watchdog.lose(lease, LostReason::Gone);
     match watchdog.lose_all(LostReason::ShutDown).len() {
         1 => Ok(()),
-        released => Err(format!("{released} leases are released, not one")),
+        released => Err(format!("the shutdown released {released} leases, not one")),
     }
 }
 
@@ -61,17 +61,17 @@ fn shutdown_releases_what_was_lost() -> Result<(), String> {
 fn confirmed_extension_counts() -> Result<(), String> {
     let (mut watchdog, lease) = watchdog_with_a_lease();
     let begun = watchdog.begin_extension(lease, terms(5_000), at(500));
-    let extending = begun.map_err(|reason| format!("it is lost: {reason:?}"))?;
+    let extending = begun.map_err(|reason| format!("the lease is lost: {reason:?}"))?;
     let outcome = Outcome::Extended { valid_until: at(5_000) };
     watchdog.handle_extension_ended(lease, extending, outcome, at(500), at(510));
-    watchdog.check(lease, at(3_000)).map_err(|reason| format!("it is lost: {reason:?}"))
+    watchdog.check(lease, at(3_000)).map_err(|reason| format!("the lease is lost: {reason:?}"))
 }
 
 /// A majority of the nodes has a larger fence for an entry than its own: that of a later entry of
 /// its identity.
 ///
-/// Fails if it is renewed with its own. Then it would not get a key back where the later entry came
-/// and went.
+/// Fails if it is renewed with its own fence. Then it could not restore a lost key where the later
+/// entry was granted and released.
 fn an_entry_is_renewed_with_the_fence_of_its_identity() -> Result<(), String> {
     let client = ClientId::from_random([0; 20]);
     let owner = Position { ticket: 1, ttl_ms: 1_000, client }.reentrant_owner(1, "x");
@@ -91,7 +91,7 @@ fn an_entry_is_renewed_with_the_fence_of_its_identity() -> Result<(), String> {
     }
     match fences[..] {
         [_, second] if second == Fence::new(7) => Ok(()),
-        _ => Err(format!("it is renewed with {fences:?}")),
+        _ => Err(format!("the entry is renewed with {fences:?}")),
     }
 }
 

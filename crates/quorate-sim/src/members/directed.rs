@@ -1,4 +1,4 @@
-//! Schedules for the deliberate bugs that random runs hardly reach.
+//! Schedules for the deliberate bugs that random seeds hardly detect.
 
 use quorate_core::{
     command::{ClientId, Command, Reply, SessionTerms},
@@ -8,7 +8,7 @@ use quorate_core::{
     queue::{AcquireRequest, Position, Sender, Session},
 };
 
-use super::{GUARD, LIFE_MS, QUARANTINE_MS, TTL, TTL_MS, settings};
+use super::{LIFE_MS, QUARANTINE_MS, QUARANTINE_TIME, TTL, TTL_MS, settings};
 use crate::{
     client,
     clock::{MS, NodeClock},
@@ -20,20 +20,20 @@ use crate::{
 
 pub(crate) const SCHEDULES: &[(Mutant, Schedule)] = &[
     (Mutant::HastyChange, the_set_does_not_change_away_from_a_holder),
-    (Mutant::HastyNewNode, a_newcomer_waits_until_a_majority_has_heard_of_it),
+    (Mutant::HastyNewNode, a_new_node_waits_until_a_majority_knows_of_it),
     (Mutant::AdmitAnything, a_node_with_old_data_is_not_admitted),
-    (Mutant::QuarantineFromCause, guard_counts_from_when_the_node_got_its_place),
+    (Mutant::QuarantineFromCause, quarantine_counts_from_when_the_node_was_enrolled),
     (Mutant::DurableAnyPlace, durable_server_with_the_data_of_another_does_not_vote),
 ];
 
 /// Servers whose clients have clocks that agree, and where nothing takes time.
-struct Bench {
+struct Fixture {
     env: Env,
-    /// Nobody hears these just now.
+    /// No client reaches these now.
     cut: Vec<usize>,
 }
 
-impl Bench {
+impl Fixture {
     /// The first servers are nodes, and one is spare.
     fn founded(nodes: usize) -> (Self, View) {
         let rates = vec![0; nodes + 1];
@@ -42,21 +42,21 @@ impl Bench {
         for node in &mut env.nodes {
             node.clock = NodeClock::new(wall_ms(0) * 1_000, 0);
         }
-        let mut bench = Self { env, cut: Vec::new() };
+        let mut fixture = Self { env, cut: Vec::new() };
         let list: Vec<usize> = (0..nodes).collect();
-        let mut council = Self::council(&list);
-        bench.settle(&mut council, &list);
-        bench.env.now += GUARD;
-        bench.settle(&mut council, &list);
-        (bench, council)
+        let mut view = Self::view(&list);
+        fixture.settle(&mut view, &list);
+        fixture.env.now += QUARANTINE_TIME;
+        fixture.settle(&mut view, &list);
+        (fixture, view)
     }
 
-    fn council(list: &[usize]) -> View {
+    fn view(list: &[usize]) -> View {
         client::view_of(list, TTL_MS, QUARANTINE_MS)
     }
 
-    fn settle(&mut self, council: &mut View, list: &[usize]) -> Vec<Option<Mark>> {
-        self.env.settle(council, list, &self.cut)
+    fn settle(&mut self, view: &mut View, list: &[usize]) -> Vec<Option<Mark>> {
+        self.env.settle(view, list, &self.cut)
     }
 
     fn node(&mut self, node: usize) -> &mut Node {
@@ -67,9 +67,9 @@ impl Bench {
         (!self.cut.contains(&node)).then(|| self.env.meet(node))
     }
 
-    /// A client takes the lock on each of these nodes that votes. Says how many granted it.
-    fn take(&mut self, client: u8, council: &mut View, list: &[usize], on: &[usize]) -> usize {
-        let votes = self.settle(council, list);
+    /// A client acquires the lock on each of these nodes that votes. Returns the number of grants.
+    fn take(&mut self, client: u8, view: &mut View, list: &[usize], on: &[usize]) -> usize {
+        let votes = self.settle(view, list);
         let client = ClientId::from_random([client; 20]);
         let owner =
             Position { ticket: wall_ms(self.env.now) * 1_000, ttl_ms: TTL_MS, client }.owner(1);
@@ -92,7 +92,7 @@ impl Bench {
         granted
     }
 
-    /// One step to another list, told to all its nodes. Says whether all take it.
+    /// One step to another list, sent to all its nodes. Returns whether all accept it.
     fn change(&mut self, wanted: &[usize]) -> bool {
         let met: Vec<_> = wanted.iter().map(|node| (label(*node), self.met(*node))).collect();
         let Ok(config) = plan(met.iter().map(|(label, met)| (label, met.as_ref()))) else {
@@ -114,71 +114,71 @@ impl Bench {
 ///
 /// Fails if the lock has two holders.
 fn the_set_does_not_change_away_from_a_holder() -> Result<(), String> {
-    let (mut bench, mut old) = Bench::founded(5);
-    if bench.take(1, &mut old, &[0, 1, 2, 3, 4], &[2, 3, 4]) < 3 {
-        return Err("the lock is not to be had".into());
+    let (mut fixture, mut old) = Fixture::founded(5);
+    if fixture.take(1, &mut old, &[0, 1, 2, 3, 4], &[2, 3, 4]) < 3 {
+        return Err("the lock is not granted".into());
     }
-    // One is removed, that is ended, and the next one is removed.
+    // A node is removed, that change is completed, and the next node is removed.
     for wanted in [&[0, 1, 2, 3][..], &[0, 1, 2, 3], &[0, 1, 2]] {
-        if !bench.change(wanted) {
+        if !fixture.change(wanted) {
             return Ok(());
         }
     }
-    let mut new = Bench::council(&[0, 1, 2]);
-    match bench.take(2, &mut new, &[0, 1, 2], &[0, 1]) {
-        2 => Err("two majorities of two lists hold one lock".into()),
+    let mut new = Fixture::view(&[0, 1, 2]);
+    match fixture.take(2, &mut new, &[0, 1, 2], &[0, 1]) {
+        2 => Err("majorities of two lists hold the same lock".into()),
         _ => Ok(()),
     }
 }
 
-/// A node is replaced, only one of the others hears of it, and the old one is there for some.
+/// A node is replaced, only one of the others learns of it, and some clients still reach the old one.
 ///
 /// Fails if the lock has two holders.
-fn a_newcomer_waits_until_a_majority_has_heard_of_it() -> Result<(), String> {
-    let (mut bench, mut old) = Bench::founded(3);
+fn a_new_node_waits_until_a_majority_knows_of_it() -> Result<(), String> {
+    let (mut fixture, mut old) = Fixture::founded(3);
     let list = [0, 1, 3];
-    let met: Vec<_> = list.iter().map(|node| (label(*node), bench.met(*node))).collect();
+    let met: Vec<_> = list.iter().map(|node| (label(*node), fixture.met(*node))).collect();
     let config = plan(met.iter().map(|(label, met)| (label, met.as_ref())));
     let config = config.map_err(|error| error.to_string())?;
-    let fresh = bench.env.fresh();
+    let fresh = fixture.env.fresh();
     let mark = met[0].1.as_ref().map_or(fresh, |met| met.mark);
-    bench.env.apply(0, &membership::Command::Change { mark, config, fresh }.into());
-    let mut new = Bench::council(&list);
-    bench.cut = vec![1];
-    bench.settle(&mut new, &list);
-    bench.env.now += GUARD;
-    let kind = bench.take(1, &mut new, &list, &[0, 3]);
-    bench.cut = vec![0];
-    match (kind, bench.take(2, &mut old, &[0, 1, 2], &[1, 2])) {
-        (2, 2) => Err("the new node and the old one gave the lock away".into()),
+    fixture.env.apply(0, &membership::Command::Change { mark, config, fresh }.into());
+    let mut new = Fixture::view(&list);
+    fixture.cut = vec![1];
+    fixture.settle(&mut new, &list);
+    fixture.env.now += QUARANTINE_TIME;
+    let kind = fixture.take(1, &mut new, &list, &[0, 3]);
+    fixture.cut = vec![0];
+    match (kind, fixture.take(2, &mut old, &[0, 1, 2], &[1, 2])) {
+        (2, 2) => Err("the new node and the old one granted the lock to two clients".into()),
         (_, 2) => Ok(()),
-        (_, few) => Err(format!("only {few} of the old nodes go on")),
+        (_, few) => Err(format!("only {few} of the old nodes grant the lock")),
     }
 }
 
-/// A node that was set back, and holds something, is not let in before its time.
+/// A node that was rolled back and stores a key is not admitted before the end of its quarantine.
 ///
 /// Fails if the lock has two holders.
 fn a_node_with_old_data_is_not_admitted() -> Result<(), String> {
-    let (mut bench, mut first) = Bench::founded(3);
+    let (mut fixture, mut first) = Fixture::founded(3);
     let list = [0, 1, 2];
-    bench.take(9, &mut first, &list, &[1]);
-    bench.env.now += TTL + LIFE_MS * MS;
-    bench.take(9, &mut first, &list, &[1]);
-    let snapshot = bench.node(1).store.clone();
-    bench.env.now += TTL + MS;
-    if bench.take(1, &mut first, &list, &[0, 1]) < 2 {
-        return Err("the lock is not to be had".into());
+    fixture.take(9, &mut first, &list, &[1]);
+    fixture.env.now += TTL + LIFE_MS * MS;
+    fixture.take(9, &mut first, &list, &[1]);
+    let snapshot = fixture.node(1).store.clone();
+    fixture.env.now += TTL + MS;
+    if fixture.take(1, &mut first, &list, &[0, 1]) < 2 {
+        return Err("the lock is not granted".into());
     }
-    bench.node(1).store = snapshot;
-    bench.node(1).run_anew();
-    let mut second = Bench::council(&list);
-    bench.settle(&mut second, &list);
-    let fresh = bench.env.fresh();
-    let mark = bench.met(1).map(|met| met.mark).unwrap_or(fresh);
-    bench.env.apply(1, &membership::Command::Admit { mark, fresh }.into());
-    match bench.take(2, &mut second, &list, &[1, 2]) {
-        2 => Err("a node that was set back gave the lock away again".into()),
+    fixture.node(1).store = snapshot;
+    fixture.node(1).run_anew();
+    let mut second = Fixture::view(&list);
+    fixture.settle(&mut second, &list);
+    let fresh = fixture.env.fresh();
+    let mark = fixture.met(1).map(|met| met.mark).unwrap_or(fresh);
+    fixture.env.apply(1, &membership::Command::Admit { mark, fresh }.into());
+    match fixture.take(2, &mut second, &list, &[1, 2]) {
+        2 => Err("a node that was rolled back granted the lock again".into()),
         _ => Ok(()),
     }
 }
@@ -186,18 +186,18 @@ fn a_node_with_old_data_is_not_admitted() -> Result<(), String> {
 /// A server is met long before it is a node. The lock is held by a node that it replaces.
 ///
 /// Fails if the lock has two holders.
-fn guard_counts_from_when_the_node_got_its_place() -> Result<(), String> {
-    let (mut bench, mut old) = Bench::founded(3);
-    bench.met(3);
-    bench.env.now += GUARD;
-    if bench.take(1, &mut old, &[0, 1, 2], &[1, 2]) < 2 {
-        return Err("the lock is not to be had".into());
+fn quarantine_counts_from_when_the_node_was_enrolled() -> Result<(), String> {
+    let (mut fixture, mut old) = Fixture::founded(3);
+    fixture.met(3);
+    fixture.env.now += QUARANTINE_TIME;
+    if fixture.take(1, &mut old, &[0, 1, 2], &[1, 2]) < 2 {
+        return Err("the lock is not granted".into());
     }
-    // The new server has no place yet, and cannot be told of the change.
-    bench.change(&[0, 1, 3]);
-    let mut new = Bench::council(&[0, 1, 3]);
-    match bench.take(2, &mut new, &[0, 1, 3], &[0, 3]) {
-        2 => Err("the new node and the one that it replaces gave the lock away".into()),
+    // The new server is not enrolled yet, and cannot be notified of the change.
+    fixture.change(&[0, 1, 3]);
+    let mut new = Fixture::view(&[0, 1, 3]);
+    match fixture.take(2, &mut new, &[0, 1, 3], &[0, 3]) {
+        2 => Err("the new node and the replaced one granted the lock to two clients".into()),
         _ => Ok(()),
     }
 }
@@ -207,19 +207,19 @@ fn guard_counts_from_when_the_node_got_its_place() -> Result<(), String> {
 ///
 /// Fails if the lock has two holders.
 fn durable_server_with_the_data_of_another_does_not_vote() -> Result<(), String> {
-    let (mut bench, mut first) = Bench::founded(3);
+    let (mut fixture, mut first) = Fixture::founded(3);
     let list = [0, 1, 2];
-    bench.env.settings.quarantine.iter_mut().for_each(|quarantine| quarantine.is_durable = true);
-    if bench.take(1, &mut first, &list, &[1, 2]) < 2 {
-        return Err("the lock is not to be had".into());
+    fixture.env.settings.quarantine.iter_mut().for_each(|quarantine| quarantine.is_durable = true);
+    if fixture.take(1, &mut first, &list, &[1, 2]) < 2 {
+        return Err("the lock is not granted".into());
     }
-    let mut granted = bench.take(2, &mut Bench::council(&list), &list, &[0]);
-    bench.node(1).store = bench.node(0).store.clone();
-    bench.node(1).run_anew();
-    bench.cut = vec![0];
-    granted += bench.take(2, &mut Bench::council(&list), &list, &[1]);
+    let mut granted = fixture.take(2, &mut Fixture::view(&list), &list, &[0]);
+    fixture.node(1).store = fixture.node(0).store.clone();
+    fixture.node(1).run_anew();
+    fixture.cut = vec![0];
+    granted += fixture.take(2, &mut Fixture::view(&list), &list, &[1]);
     match granted {
-        2 => Err("a server with another's data gave the lock away again".into()),
+        2 => Err("a server with the data of another one granted the lock again".into()),
         _ => Ok(()),
     }
 }

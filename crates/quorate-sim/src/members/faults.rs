@@ -1,6 +1,6 @@
 //! What goes wrong in a run, drawn at random.
 
-use super::{GUARD, run::Later};
+use super::{QUARANTINE_TIME, run::Later};
 use crate::{
     clock::{MS, Nanos},
     dice::Dice,
@@ -14,24 +14,24 @@ pub(super) enum Fault {
     Snapshot,
     Crash(Keeps),
     Flush,
-    /// One party and one server do not hear each other.
+    /// Messages between one party and one server are delayed.
     Cut,
-    /// One client hears only some servers.
+    /// One client reaches only some servers.
     Lonely,
     Stop,
-    /// A client begins anew, with another list.
+    /// A client restarts with another list.
     Anew,
-    /// An operator wants one node more.
+    /// An operator adds a node.
     Add,
-    /// One node less.
+    /// An operator removes a node.
     Remove,
-    /// Another node in the place of one.
+    /// An operator replaces a node.
     Swap,
-    /// The same, with the old one alive for some, and somebody who forgets about it.
+    /// The same, but some clients still reach the old node, and a node forgets the change.
     Attack,
     /// Two operators at once.
     Rivals,
-    /// The clients with the list before are no longer let in.
+    /// An operator completes the last change: clients with the list before it are rejected.
     Close,
 }
 
@@ -61,21 +61,21 @@ const ALL: &[Fault] = &[
 
 const FEW: &[Fault] = &[Fault::Attack, Fault::Rivals, Fault::Remove, Fault::Close, Fault::Anew];
 
-/// What it knew when the last snapshot was taken.
+/// The data of the last snapshot.
 const OLD: Keeps = Keeps::Ago(0);
 
-/// How that snapshot is known.
+/// The number of that snapshot.
 const SNAPSHOT: u16 = 0;
 
 pub(super) fn draw(dice: &mut Dice) -> Vec<(Nanos, Fault)> {
     let count = dice.between(3, 16);
-    let end = dice.between(8, 24) * GUARD;
-    // Some runs are about few things, so that much else does not get in their way.
+    let end = dice.between(8, 24) * QUARANTINE_TIME;
+    // Some runs have few kinds of faults, so that others do not interfere.
     let (count, all) = match dice.below(4) {
         0 => (count / 4 + 1, FEW),
         _ => (count, ALL),
     };
-    let mut fault = |_| (dice.between(3 * GUARD, end), dice.pick(all));
+    let mut fault = |_| (dice.between(3 * QUARANTINE_TIME, end), dice.pick(all));
     (0..count).map(&mut fault).collect()
 }
 
@@ -83,7 +83,7 @@ impl Run {
     pub(super) fn strike(&mut self, fault: Fault) {
         let server = self.any_server();
         let client = self.env.dice.index(self.clients.len());
-        let long = self.env.dice.between(GUARD / 4, 8 * GUARD);
+        let long = self.env.dice.between(QUARANTINE_TIME / 4, 8 * QUARANTINE_TIME);
         self.env.note_change(|| {
             format!("{fault:?} (server {server}, client {client}, {} ms)", long / MS)
         });
@@ -127,7 +127,7 @@ impl Run {
         }
     }
 
-    /// Whether some server has lost its memory and does not have its place again.
+    /// Whether a server has lost its data and is not enrolled again.
     fn is_forgetful(&mut self) -> bool {
         let env = &mut self.env;
         self.changes.forgetful.retain(|server| {
@@ -137,7 +137,7 @@ impl Run {
         !self.changes.forgetful.is_empty()
     }
 
-    /// No second server loses its memory before the first has its place again.
+    /// No second server loses its data before the first one is enrolled again.
     pub(super) fn crash(&mut self, server: usize, keeps: Keeps, down: Nanos) {
         let is_kept = keeps == Keeps::Everything;
         let is_too_much = !is_kept && self.is_forgetful();
@@ -224,7 +224,7 @@ impl Run {
         let Some(spare) = self.spare(&list) else { return };
         let at = self.env.dice.index(list.len());
         if self.env.dice.below(2) == 0 {
-            let down = self.env.dice.between(0, 6 * GUARD);
+            let down = self.env.dice.between(0, 6 * QUARANTINE_TIME);
             self.crash(list[at], Keeps::Everything, down);
         }
         list[at] = spare;
@@ -232,8 +232,8 @@ impl Run {
         self.operate(list, tells);
     }
 
-    /// Clients with the old list see the old node and one more, which forgets the change; those
-    /// with the new list see the others.
+    /// Clients with the old list reach the old node and one more, which forgets the change; clients
+    /// with the new list reach the others.
     fn attack(&mut self, long: Nanos) {
         let old = self.latest();
         let Some(spare) = self.spare(&old) else { return };
@@ -245,11 +245,11 @@ impl Run {
             forgetful.push(old[(at + 2) % old.len()]);
         }
         forgetful.iter().for_each(|server| self.env.nodes[*server].remember(SNAPSHOT));
-        let soon = self.env.now + self.env.dice.between(20 * MS, 3 * GUARD);
+        let soon = self.env.now + self.env.dice.between(20 * MS, 3 * QUARANTINE_TIME);
         let end = soon + 2 * long;
         for client in 0..self.clients.len() {
             if self.env.dice.below(2) == 0 {
-                self.keep_in_the_dark(
+                self.isolate_until_forgotten(
                     client,
                     &old,
                     &[&forgetful[..], &[old[at]]].concat(),
@@ -258,7 +258,7 @@ impl Run {
                 );
             } else {
                 self.env.apart[client][old[at]] = end;
-                self.changes.later.push((self.env.now + GUARD / 2, Later::Anew(client)));
+                self.changes.later.push((self.env.now + QUARANTINE_TIME / 2, Later::Anew(client)));
                 for server in &forgetful {
                     self.changes.later.push((soon, Later::Cut(client, *server, end)));
                 }
@@ -272,8 +272,9 @@ impl Run {
         self.operate(list, tells);
     }
 
-    /// A client hears nothing until some have forgotten, and then those and the old one alone.
-    fn keep_in_the_dark(
+    /// A client reaches no server until some have forgotten the change, and then only those and the
+    /// old one.
+    fn isolate_until_forgotten(
         &mut self,
         client: usize,
         old: &[usize],

@@ -1,4 +1,4 @@
-//! What operators and the checker do with servers directly, without the network.
+//! Handshakes of operators and of the checker with servers, without the network.
 
 use quorate_core::{
     command::{Command, Reply},
@@ -39,7 +39,7 @@ impl Env {
         }
     }
 
-    /// What a server would tell; nothing changes.
+    /// What a server would report. It does not change.
     pub(super) fn probe(&mut self, server: usize) -> NodeInfo {
         let greeting = self.greeting();
         let node = &self.nodes[server];
@@ -57,23 +57,23 @@ impl Env {
         node.store.apply(node.clock.at(self.now), command)
     }
 
-    /// Somebody meets these servers, each at its seat, until there is nothing left to do about
-    /// them. Messages take no time, and servers that are `away` do not hear it. Returns how each
-    /// server that votes is marked.
+    /// A client runs the handshake with these servers until none of them needs another message.
+    /// Messages take no time, and servers that are `away` are not reached. Returns the marks of the
+    /// servers that vote.
     pub(super) fn settle(
         &mut self,
-        council: &mut View,
+        view: &mut View,
         list: &[usize],
         away: &[usize],
     ) -> Vec<Option<Mark>> {
         let mut votes = vec![None; list.len()];
         let seats = list.iter().enumerate().cycle().take(8 * list.len());
         for (seat, server) in seats.filter(|(_, server)| !away.contains(server)) {
-            council.ask(seat);
+            view.ask(seat);
             let met = self.meet(*server);
             let fresh = self.fresh();
             votes[seat] = None;
-            let command = match council.record(seat, met).0 {
+            let command = match view.record(seat, met).0 {
                 Opinion::Enrol(it) => {
                     membership::Command::Enrol(Enrolment { wall_ms: wall_ms(self.now), ..it })
                 }

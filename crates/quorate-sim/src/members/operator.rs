@@ -1,5 +1,5 @@
-//! An operator, who changes the set: it looks at the nodes that it wants, and decides. Only then
-//! does it meet them, plan, and tell.
+//! An operator that changes the set. It first reads the state of the wanted nodes and decides. Only
+//! then does it run handshakes with them, plan the change, and send it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use quorate_core::{
     quorum::majority,
 };
 
-use super::GUARD;
+use super::QUARANTINE_TIME;
 use crate::{
     clock::{MS, Nanos},
     event::{Due, Event},
@@ -24,22 +24,24 @@ pub(crate) struct Operator {
     party: usize,
     pub(super) wanted: Vec<usize>,
     labels: Vec<Arc<str>>,
-    /// What each server told, and on which connection.
+    /// What each server reported, and on which connection.
     met: Vec<Option<(NodeInfo, u32)>>,
     pub(super) config: Option<AgreedConfig>,
-    /// It has decided; before, it only looks.
+    /// It has decided; before that, it only reads.
     is_acting: bool,
     began_at: Nanos,
     ends_at: Nanos,
-    /// How many nodes it tells before it crashes.
-    tells: usize,
+    /// To how many nodes it sends the change before it crashes.
+    sends: usize,
     pub(super) is_done: bool,
     pub(super) why_not: Option<PlanError>,
 }
 
 impl Operator {
-    pub(super) fn new(env: &mut Env, party: usize, wanted: Vec<usize>, tells: usize) -> Self {
-        env.note_change(|| format!("operator {party} wants {wanted:?}, and tells up to {tells}"));
+    pub(super) fn new(env: &mut Env, party: usize, wanted: Vec<usize>, sends: usize) -> Self {
+        env.note_change(|| {
+            format!("operator {party} wants {wanted:?}, and sends the change to up to {sends}")
+        });
         for (seat, server) in wanted.iter().enumerate() {
             env.net.link(party, seat).node = *server;
         }
@@ -51,8 +53,8 @@ impl Operator {
             config: None,
             is_acting: false,
             began_at: env.now,
-            ends_at: env.now + 4 * GUARD,
-            tells,
+            ends_at: env.now + 4 * QUARANTINE_TIME,
+            sends,
             is_done: false,
             why_not: None,
         };
@@ -83,7 +85,7 @@ impl Operator {
         env.net.send(&mut env.queue, now, (self.party, seat, 0), waiting);
     }
 
-    /// A server has answered. What was only looked at before does not count.
+    /// A server has answered. Answers to read-only handshakes count only before the decision.
     pub(crate) fn handle_answer(
         &mut self,
         generation: u32,
@@ -98,21 +100,24 @@ impl Operator {
         }
     }
 
-    /// Returns true if a majority goes by what it has planned.
+    /// Returns true if a majority has the planned config.
     pub(super) fn tick(&mut self, env: &mut Env) -> bool {
         if self.is_done {
             return false;
         }
-        let told = self.told();
-        let is_agreed = self.config.as_ref().is_some_and(|it| told >= majority(it.members.len()));
-        // The newcomer is given its place by clients.
+        let informed = self.informed();
+        let is_agreed =
+            self.config.as_ref().is_some_and(|it| informed >= majority(it.members.len()));
+        // Clients enrol the new node.
         let is_new = self.config.as_ref().is_some_and(|config| config.newcomer.is_some());
         let all = self.wanted.len() - usize::from(is_new);
-        let is_over = env.now >= self.ends_at || told >= self.tells.min(all);
+        let is_over = env.now >= self.ends_at || informed >= self.sends.min(all);
         let is_over = is_over && (self.config.is_some() || env.now >= self.ends_at);
         if is_over {
             self.is_done = true;
-            env.note_change(|| format!("operator {} goes, {told} were told", self.party));
+            env.note_change(|| {
+                format!("operator {} stops: {informed} nodes have the change", self.party)
+            });
             return is_agreed;
         }
         for seat in 0..self.wanted.len() {
@@ -123,14 +128,14 @@ impl Operator {
             self.decide(env);
         }
         if let Some(config) = self.config.clone() {
-            self.tell(env, &config);
+            self.send_change(env, &config);
         }
         let wait = env.dice.between(30 * MS, 60 * MS);
         self.plan_tick(env, wait);
         false
     }
 
-    fn told(&self) -> usize {
+    fn informed(&self) -> usize {
         let Some(config) = &self.config else { return 0 };
         let has = |it: &&(NodeInfo, u32)| it.0.config.as_ref() == Some(config);
         self.met.iter().flatten().filter(has).count()
@@ -142,7 +147,7 @@ impl Operator {
             Ok(_) | Err(PlanError::Minority { .. }) if !self.is_acting => {
                 env.note_change(|| format!("operator {} acts", self.party));
                 self.is_acting = true;
-                // What was looked at left no trace: a newcomer has no name yet.
+                // Read-only handshakes change nothing: a new node has no name yet.
                 self.met.fill(None);
                 self.began_at = env.now;
             }
@@ -152,23 +157,23 @@ impl Operator {
                 });
                 self.config = Some(config);
             }
-            Err(PlanError::Minority { config, .. }) => self.tell(env, &config),
+            Err(PlanError::Minority { config, .. }) => self.send_change(env, &config),
             Err(why) => self.why_not = Some(why),
         }
     }
 
-    /// Tells those who know of an earlier change, in any order.
-    fn tell(&self, env: &mut Env, config: &AgreedConfig) {
+    /// Sends the change to the nodes that have an earlier config, in any order.
+    fn send_change(&self, env: &mut Env, config: &AgreedConfig) {
         let mut seats: Vec<usize> = (0..self.wanted.len()).collect();
         for at in (1..seats.len()).rev() {
             seats.swap(at, env.dice.index(at + 1));
         }
-        let told = self.told();
+        let informed = self.informed();
         let is_behind = |seat: &usize| {
             let known = self.met[*seat].as_ref().and_then(|(met, _)| met.config.as_ref());
             known.is_some_and(|it| it.origin == config.origin && it.change < config.change)
         };
-        let seats = seats.into_iter().filter(is_behind).take(self.tells.saturating_sub(told));
+        let seats = seats.into_iter().filter(is_behind).take(self.sends.saturating_sub(informed));
         for seat in seats.collect::<Vec<_>>() {
             let Some((met, generation)) = &self.met[seat] else { continue };
             if env.net.link(self.party, seat).generation != *generation {

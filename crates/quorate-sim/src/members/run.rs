@@ -1,8 +1,8 @@
-//! One run: founded, changed again and again, and at last left alone.
+//! One run: a set is founded, changed again and again, and must settle in the end.
 
 use quorate_core::membership::AgreedConfig;
 
-use super::{GUARD, QUARANTINE_MS, Report, TTL_MS, faults, operator::Operator};
+use super::{QUARANTINE_MS, QUARANTINE_TIME, Report, TTL_MS, faults, operator::Operator};
 use crate::{
     check::Promise,
     client::view_of,
@@ -14,24 +14,24 @@ use crate::{
     settings::Settings,
 };
 
-/// What follows from a fault.
+/// A delayed part of a fault.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Later {
     Crash(usize, Keeps),
     Anew(usize),
-    /// A client and a server do not hear each other until then.
+    /// Messages between a client and a server are delayed until then.
     Cut(usize, usize, Nanos),
 }
 
-/// Plays a run to its end.
+/// Simulates a run to its end.
 pub(super) fn play(settings: Settings, is_traced: bool) -> Report {
     let options = Options { is_traced, ..Options::default() };
     let mut run = Run::new(settings, &Without::default(), options);
     run.begin_changes();
-    run.play(3 * GUARD - 1);
+    run.play(3 * QUARANTINE_TIME - 1);
     run.set_rough(true);
     let last = run.changes.faults.iter().map(|(when, _)| *when).max().unwrap_or(0);
-    run.play(last + 4 * GUARD);
+    run.play(last + 4 * QUARANTINE_TIME);
     run.calm_down();
     let lists: Vec<_> = run.agreed().iter().map(list_of).collect();
     let is_settled = lists.iter().any(|list| run.settles(list));
@@ -55,7 +55,7 @@ impl Run {
         self.clients.iter_mut().for_each(|client| client.start(&mut self.env));
     }
 
-    /// Messages may be very late from now on, or are not any more.
+    /// Sets whether messages may be very late from now on.
     fn set_rough(&mut self, is_rough: bool) {
         self.env.is_rough = is_rough;
         let late_max = if is_rough { self.env.late_max() } else { 0 };
@@ -67,28 +67,28 @@ impl Run {
         self.changes.lists.last().cloned().unwrap_or_default()
     }
 
-    pub(super) fn operate(&mut self, wanted: Vec<usize>, tells: usize) {
+    pub(super) fn operate(&mut self, wanted: Vec<usize>, sends: usize) {
         let env = &mut self.env;
         let party = env.apart.len();
         env.net.add_client();
         env.apart.push(vec![0; env.nodes.len()]);
         if env.dice.below(2) == 0 && env.is_rough {
             let server = env.dice.pick(&wanted);
-            env.apart[party][server] = env.now + 2 * GUARD;
+            env.apart[party][server] = env.now + 2 * QUARANTINE_TIME;
         }
-        let operator = Operator::new(env, party, wanted, tells);
+        let operator = Operator::new(env, party, wanted, sends);
         self.changes.operators.push(operator);
         self.set_rough(self.env.is_rough);
     }
 
-    /// The process of a client ends, and another one begins with this list.
+    /// The process of a client ends, and another one starts with this list.
     pub(super) fn begin_anew(&mut self, client: usize, list: Vec<usize>) {
         let env = &mut self.env;
-        env.note_change(|| format!("client {client} begins anew with {list:?}"));
+        env.note_change(|| format!("client {client} restarts with {list:?}"));
         let client = &mut self.clients[client];
         client.crash(env);
         client.list = list;
-        client.reborn(env);
+        client.restart(env);
     }
 
     /// The next step of an operator.
@@ -127,7 +127,7 @@ impl Run {
 
     fn calm_down(&mut self) {
         self.set_rough(false);
-        self.env.note_change(|| "nothing goes wrong any more".into());
+        self.env.note_change(|| "faults have stopped".into());
         self.env.settings.is_hoarding = false;
         self.changes.later.clear();
         self.env.apart.iter_mut().flatten().for_each(|until| *until = 0);
@@ -135,14 +135,14 @@ impl Run {
         self.changes.operators.iter_mut().for_each(|operator| operator.is_done = true);
     }
 
-    /// The latest pacts that any server knows: more than one if operators were at odds.
+    /// The latest configs that any server knows: more than one if operators disagreed.
     fn agreed(&mut self) -> Vec<AgreedConfig> {
         let servers = self.env.nodes.len();
-        let told: Vec<AgreedConfig> =
+        let known: Vec<AgreedConfig> =
             (0..servers).filter_map(|it| self.env.probe(it).config).collect();
-        let last = told.iter().map(|config| config.change).max().unwrap_or(0);
+        let last = known.iter().map(|config| config.change).max().unwrap_or(0);
         let mut latest: Vec<AgreedConfig> = Vec::new();
-        for config in told.into_iter().filter(|config| config.change == last) {
+        for config in known.into_iter().filter(|config| config.change == last) {
             if !latest.contains(&config) {
                 latest.push(config);
             }
@@ -156,7 +156,7 @@ impl Run {
             self.begin_anew(client, list.to_vec());
         }
         for _ in 0..12 {
-            self.play(self.env.now + GUARD);
+            self.play(self.env.now + QUARANTINE_TIME);
             if self.env.check.violation.is_some() {
                 return true;
             }
@@ -167,7 +167,7 @@ impl Run {
         false
     }
 
-    /// An operator settles it, by wanting one of the latest lists. Says what was the matter.
+    /// An operator settles the set by naming one of the latest lists. Returns the reason.
     fn repairs(&mut self) -> Option<String> {
         let seen =
             self.clients.iter().find(|it| it.wins == 0).map(|it| format!("{:?}", it.opinion));
@@ -176,38 +176,39 @@ impl Run {
         let seen = seen.split([' ', ';']).take(3).collect::<Vec<_>>().join(" ");
         let said = format!("{} lists, {seen}", agreed.len());
         self.show_all();
-        self.env.note_change(|| format!("it does not settle: {said}"));
+        self.env.note_change(|| format!("the set does not settle: {said}"));
         let mut why = Vec::new();
         for config in &agreed {
             let list = list_of(config);
             self.operate(list.clone(), usize::MAX);
-            self.play(self.env.now + 5 * GUARD);
+            self.play(self.env.now + 5 * QUARANTINE_TIME);
             why.extend(self.changes.operators.last().and_then(|it| it.why_not.clone()));
             if self.settles(&list) {
                 return Some(said);
             }
         }
         if agreed.first().is_some_and(|config| self.rescues(config)) {
-            return Some(format!("on its word: {said}"));
+            return Some(format!("vouched: {said}"));
         }
-        let (now, stuck) = (self.env.now, format!("stuck for ever: {said} {why:?}"));
+        let (now, stuck) =
+            (self.env.now, format!("no operator can settle the set: {said} {why:?}"));
         self.env.check.report(now, Promise::Progress, None, Vec::new(), stuck);
         Some(said)
     }
 
-    /// An operator gives its word: all other servers are off, and who goes by another list has
-    /// nothing to remember.
+    /// An operator vouches: all other servers are off, and servers with another list have no locks to
+    /// remember.
     fn rescues(&mut self, config: &AgreedConfig) -> bool {
         let list = list_of(config);
         for server in 0..self.env.nodes.len() {
             self.env.nodes[server].crashes = u32::from(!list.contains(&server));
-            if self.env.probe(server).config.is_some_and(|told| told != *config) {
+            if self.env.probe(server).config.is_some_and(|known| known != *config) {
                 self.env.nodes[server].store.clear();
             }
         }
-        let mut council = view_of(&list, TTL_MS, QUARANTINE_MS);
-        council.set_vouched(true);
-        self.env.settle(&mut council, &list, &[]);
+        let mut view = view_of(&list, TTL_MS, QUARANTINE_MS);
+        view.set_vouched(true);
+        self.env.settle(&mut view, &list, &[]);
         self.settles(&list)
     }
 

@@ -176,7 +176,7 @@ impl Env {
         self.count.shared += u64::from(is_shared);
         self.count.joined += u64::from(is_together && is_shared);
         self.count.nested += u64::from(is_together && !is_shared);
-        self.count.turns += u64::from(is_wanted && !is_shared && !is_foreign);
+        self.count.writers_first += u64::from(is_wanted && !is_shared && !is_foreign);
         if !is_foreign {
             self.audit(number);
             self.check_order(number);

@@ -92,7 +92,7 @@ impl Run {
             What::ClientCrash => {
                 if !self.clients[client].is_dead() {
                     self.clients[client].crash(env);
-                    env.queue.add(end, Event::Reborn { client: client as u8 });
+                    env.queue.add(end, Event::Restart { client: client as u8 });
                 }
             }
             What::NodeCrash(keeps) => {

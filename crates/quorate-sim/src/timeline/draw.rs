@@ -46,7 +46,7 @@ impl Canvas {
         }
     }
 
-    /// What is wrong, where and for how long.
+    /// A fault, where and for how long.
     pub(super) fn fault(&mut self, lane: usize, at: Nanos, until: Nanos, text: &str) {
         let (x, end) = (self.x(at), self.x(until));
         let y = middle(lane) - LANE / 2.0 + 2.0;
@@ -67,7 +67,7 @@ impl Canvas {
         self.bar(y, (since, until), owner, &Look { height: 12.0, opacity: 0.55, edge: "" });
     }
 
-    /// A client believes to hold the lock.
+    /// A client believes that it holds the lock.
     pub(super) fn claim(
         &mut self,
         (lane, is_second): (usize, bool),
@@ -88,7 +88,7 @@ impl Canvas {
         self.add(format_args!("<text x='{x}' y='{y}' class='verb'>{name}</text>"));
     }
 
-    /// A node said no.
+    /// A node refused.
     pub(super) fn refusal(&mut self, lane: usize, at: Nanos) {
         let (x, y) = (self.x(at), middle(lane) + 10.0);
         self.add(format_args!("<text x='{x}' y='{y}' class='no'>×</text>"));

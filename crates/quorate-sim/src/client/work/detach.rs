@@ -34,7 +34,7 @@ impl Client {
         id: LeaseId,
         to: usize,
     ) {
-        let lock = self.note_let_go(env, id, "leaves to another");
+        let lock = self.note_given_up(env, id, "leaves to another");
         let (Some(lock), Some(held)) = (lock, self.me.machine.lease(id)) else {
             return self.think(env, task);
         };

@@ -82,7 +82,7 @@ impl Client {
         };
         let (hold_until, is_renewed, claim) = (held.hold_until, held.is_renewed, held.claim);
         env.audit(claim);
-        self.note_let_go(env, lease, "is to read instead of");
+        self.note_given_up(env, lease, "is to read instead of");
         let kept = match outcome {
             Outcome::Held { .. } => self.with_patience(env, |machine, patience, now| {
                 machine.keep_reader(call, lease, patience, now).ok()

@@ -71,7 +71,7 @@ impl Client {
                 self.stop_downgrade(env, task);
             }
             // The lock stays held, and what was asked of the nodes goes on.
-            Stage::Acting(held) if !self.is_told(held) => {
+            Stage::Acting(held) if !self.is_loss_reported(held) => {
                 env.count.faults[CANCELLED] += 1;
                 self.forget_caller(task);
                 self.hold_on(env, task, held);
@@ -97,7 +97,7 @@ impl Client {
     }
 
     pub(super) fn release(&mut self, env: &mut Env, id: LeaseId, task: Option<usize>) {
-        let Some(lock) = self.note_let_go(env, id, "lets go of") else { return };
+        let Some(lock) = self.note_given_up(env, id, "lets go of") else { return };
         self.release_lease(env, lock, id, task);
     }
 

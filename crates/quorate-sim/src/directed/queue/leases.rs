@@ -1,4 +1,4 @@
-//! Schedules for leases that move, for fences that are kept, and for grants that are doubted.
+//! Schedules for leases that are adopted, for stored fences, and for rejected grants.
 
 use quorate_core::{
     acquire::Outcome,
@@ -22,10 +22,10 @@ use super::{
 pub(in crate::directed) const SCHEDULES: &[(Mutant, Schedule)] = &[
     (Mutant::AdoptKeepsPosition, adopted_owner_leaves_the_queue),
     (Mutant::AdoptedHeals, adopted_lease_never_heals),
-    (Mutant::BriefFence, fence_lives_for_a_day_after_its_grant),
+    (Mutant::BriefFence, fence_is_kept_for_a_day_after_its_grant),
     (Mutant::FenceNotKept, extension_keeps_the_fence),
     (Mutant::AlmostExpired, lease_that_was_waited_for_has_time_left),
-    (Mutant::EndlessReject, waiter_trusts_a_node_again_after_one_doubt),
+    (Mutant::EndlessReject, waiter_accepts_a_grant_after_one_rejection),
 ];
 
 /// A holds two nodes of three and waits on the third, where B is first. A adopts its own lease as
@@ -43,7 +43,7 @@ fn adopted_owner_leaves_the_queue() -> Result<(), String> {
     ALL.into_iter().for_each(|node| _ = a.adopt(&mut fixture, node, (&old, &new), 3));
     fixture.release(&[2], &b.owner(), 4);
     match fixture.has(2, &old, 5) {
-        true => Err("the lock went to an owner that nobody uses any more".to_owned()),
+        true => Err("the lock went to an owner that is no longer used".to_owned()),
         false => Ok(()),
     }
 }
@@ -67,7 +67,7 @@ fn adopted_lease_never_heals() -> Result<(), String> {
         machine.handle_vote(node, c.extend(&mut fixture, node, &entry, 5), at(6));
     }
     match machine.outcome() {
-        Some(renew::Outcome::Extended { .. }) => Err("a released lease lives on".to_owned()),
+        Some(renew::Outcome::Extended { .. }) => Err("a released lease is extended".to_owned()),
         _ => Ok(()),
     }
 }
@@ -76,7 +76,7 @@ fn adopted_lease_never_heals() -> Result<(), String> {
 /// comes.
 ///
 /// Fails if B has a smaller fence than A: no clock may be needed within a day of the grant.
-fn fence_lives_for_a_day_after_its_grant() -> Result<(), String> {
+fn fence_is_kept_for_a_day_after_its_grant() -> Result<(), String> {
     let mut fixture = Fixture::bare(BEGIN_US);
     let mut a = TestClient::start(&mut fixture, 1, BEGIN_US, &ALL, 0);
     a.settle(&mut fixture, &ALL, 1);
@@ -87,7 +87,7 @@ fn fence_lives_for_a_day_after_its_grant() -> Result<(), String> {
 /// A holds the lock for more than a day and renews it, the last time within the last hour. It
 /// releases the lock, the clocks of all nodes are set back, and B comes.
 ///
-/// Fails if B has a smaller fence than A: no clock may be needed after a holder of today.
+/// Fails if B has a smaller fence than A: within a day of an extension no clock may be needed.
 fn extension_keeps_the_fence() -> Result<(), String> {
     let mut fixture = Fixture::bare(BEGIN_US);
     let mut a = TestClient::start(&mut fixture, 1, BEGIN_US, &ALL, 0);
@@ -138,8 +138,8 @@ fn lease_that_was_waited_for_has_time_left() -> Result<(), String> {
 /// B holds the lock with a large fence and A waits. All nodes lose their data and grant the lock to
 /// A, with smaller fences than A has seen there.
 ///
-/// Fails if A gives back every grant, so that nobody holds the lock.
-fn waiter_trusts_a_node_again_after_one_doubt() -> Result<(), String> {
+/// Fails if A rejects every grant, so that no client holds the lock.
+fn waiter_accepts_a_grant_after_one_rejection() -> Result<(), String> {
     let mut fixture = Fixture::bare(BEGIN_US);
     let mut b = TestClient::start(&mut fixture, 2, BEGIN_US + 5_000_000, &ALL, 0);
     b.settle(&mut fixture, &ALL, 0);
@@ -149,12 +149,12 @@ fn waiter_trusts_a_node_again_after_one_doubt() -> Result<(), String> {
     ALL.into_iter().for_each(|node| a.machine.handle_down(node));
     a.attach(&mut fixture, 3);
     a.come_up(&ALL, 3);
-    // A node grants, A gives back, the node grants anew: that is enough.
+    // A node grants, A rejects, and the node grants again: A must accept that grant.
     for ms in 4..8 {
         a.settle(&mut fixture, &ALL, ms);
         ALL.into_iter().for_each(|node| _ = a.listen(&mut fixture, node, ms));
     }
-    a.held().map(drop).map_err(|_| "a waiter gives back every grant".to_owned())
+    a.held().map(drop).map_err(|_| "a waiter rejects every grant".to_owned())
 }
 
 const HOUR_MS: u64 = FENCE_LIFETIME_MS / 24;
