@@ -119,7 +119,7 @@ impl Checker {
         let open = std::mem::take(&mut self.open[lock]);
         for other in open {
             let known = &self.claims[other as usize];
-            // Members of one group do not wait for each other's end.
+            // Members of one group may hold the lock together.
             let are_together = known.is_with(&self.claims[number as usize]);
             let is_unnotified = known.is_unnotified(running);
             if are_together {
@@ -142,7 +142,7 @@ impl Checker {
     }
 
     /// Checks that no waiter is overtaken repeatedly.
-    pub(crate) fn check_order(&mut self, now: Nanos, number: u32, in_line: &[Queued]) {
+    pub(crate) fn check_order(&mut self, now: Nanos, number: u32, queued: &[Queued]) {
         let how = match self.is_together(now, number) {
             true if !self.claim(number).is_entry() && self.is_joining(now, number) => How::Joining,
             true => How::Together,
@@ -152,7 +152,7 @@ impl Checker {
         // An adopted lease takes the position of the lease it continues.
         if from.is_none()
             && let Some((since, times)) =
-                self.order.overtake(now, lock, (owner, asked_at, how), in_line)
+                self.order.overtake(now, lock, (owner, asked_at, how), queued)
             && self.is_within_bounds()
         {
             let since = millis(since);
@@ -265,12 +265,12 @@ impl Checker {
     /// The holder released the lock, or detached its lease.
     pub(crate) fn remove_lease(&mut self, now: Nanos, number: u32) {
         let backed_until = self.claims[number as usize].end.min(now);
-        self.die(now, number);
+        self.crash(now, number);
         self.claims[number as usize].backed_until = backed_until;
     }
 
-    /// The holder died.
-    pub(crate) fn die(&mut self, now: Nanos, number: u32) {
+    /// The holder crashed.
+    pub(crate) fn crash(&mut self, now: Nanos, number: u32) {
         let claim = &mut self.claims[number as usize];
         claim.is_given_up = true;
         claim.end = claim.end.min(now);

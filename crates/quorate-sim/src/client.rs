@@ -1,4 +1,4 @@
-//! A simulated client: the core's machines, driven by virtual time instead of sockets and threads.
+//! A simulated client: the core's machine, driven by virtual time instead of sockets and threads.
 
 mod calls;
 mod leases;
@@ -42,24 +42,24 @@ type Machine = client::Client<Names>;
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) me: Process,
-    /// The servers that it takes for its nodes.
+    /// The servers of its node list.
     pub(crate) list: Vec<usize>,
     /// How often its process has held a lock.
     pub(crate) wins: u32,
-    /// What it thought of a node last.
+    /// Its last opinion about a node.
     pub(crate) opinion: Option<Opinion>,
     jitter: Jitter,
-    /// What the checker knows of its calls and leases.
+    /// The checker's records of its calls and leases.
     calls: BTreeMap<CallId, Watched>,
     held: Vec<Held>,
     tasks: Vec<Task>,
-    /// What came while it stood still.
+    /// Events that arrived while it was paused.
     deferred: Vec<Event>,
-    /// How many faults let it stand still, and since when it does.
+    /// How many faults pause it, and since when it is paused.
     stops: u32,
     stopped_at: Option<Nanos>,
     is_dead: bool,
-    /// Nobody wants a lock any more.
+    /// It asks for no more locks.
     is_resting: bool,
 }
 
@@ -74,7 +74,7 @@ impl Client {
         let jitter = Jitter::new(dice.next());
         let list: Vec<usize> = (0..settings.nodes).collect();
         let names = Names::new(number, id, settings.is_coarse);
-        let meeting_dice = Dice::new(seed, MEETING_STREAM + number as u64);
+        let handshake_dice = Dice::new(seed, HANDSHAKE_STREAM + number as u64);
         let me = Process {
             number,
             life: 0,
@@ -84,7 +84,7 @@ impl Client {
             driving: Driving::default(),
             handshakes: settings.quarantine.map(|quarantine| {
                 let max_ttl_ms = settings.longest_ttl() / MS;
-                Handshakes::new(&list, max_ttl_ms, quarantine, settings.session_ms, meeting_dice)
+                Handshakes::new(&list, max_ttl_ms, quarantine, settings.session_ms, handshake_dice)
             }),
             dice,
         };
@@ -121,12 +121,12 @@ impl Client {
         self.is_dead
     }
 
-    /// It has no part in the run.
+    /// It is left out of the run.
     pub(crate) const fn leave_out(&mut self) {
         self.is_dead = true;
     }
 
-    /// Puts off what comes while it stands still. Returns true if it did.
+    /// Defers an event while the client is paused. Returns whether it did.
     pub(crate) fn defers(&mut self, event: Event) -> bool {
         if self.stopped_at.is_some() {
             self.deferred.push(event);
@@ -134,15 +134,15 @@ impl Client {
         self.stopped_at.is_some()
     }
 
-    /// Stands still.
+    /// Pauses the client.
     pub(crate) fn stop(&mut self, env: &mut Env) {
         self.stops += 1;
         self.stopped_at.get_or_insert(env.now);
         env.running &= !(1 << self.me.number);
     }
 
-    /// A fault that let it stand still is over. Goes on if that was the last one, and returns what
-    /// has to be seen to first.
+    /// A fault that paused it ends. If that was the last one, the client continues, and this
+    /// returns the deferred events.
     pub(crate) fn resume(&mut self, env: &mut Env) -> Vec<Event> {
         self.stops -= 1;
         if self.stops > 0 {
@@ -158,15 +158,15 @@ impl Client {
         std::mem::take(&mut self.deferred)
     }
 
-    /// The process dies: its connections break, and nothing of it happens any more.
+    /// The process crashes: its connections break, and its events are dropped.
     pub(crate) fn crash(&mut self, env: &mut Env) {
         for task in 0..self.tasks.len() {
             self.stop_waiting(env, task);
         }
         for known in std::mem::take(&mut self.held) {
-            env.check.die(env.now, known.claim);
+            env.check.crash(env.now, known.claim);
             let Some(held) = self.me.machine.lease(known.id) else { continue };
-            self.note_lease(env, &known, held.owner(), || LeaseChange::GaveUp("dies with"));
+            self.note_lease(env, &known, held.owner(), || LeaseChange::GaveUp("crashes with"));
         }
         env.check.order.forget(self.me.number);
         env.dead.push(self.me.id.to_string());
@@ -183,14 +183,14 @@ impl Client {
         env.running &= !(1 << self.me.number);
     }
 
-    /// Some nodes will never be back, so that somebody must speak for those that have forgotten.
+    /// Some nodes will never return, so an operator must vouch for nodes that forgot locks.
     pub(crate) const fn vouch(&mut self) {
         if let Some(handshakes) = &mut self.me.handshakes {
             handshakes.vouch();
         }
     }
 
-    /// From now on it waits in vain, and nobody waits for it to free anything.
+    /// From now on the client reaches no majority: it gets no lock, and need not release one.
     pub(crate) fn cut_off(&mut self, env: &mut Env) {
         for task in 0..self.tasks.len() {
             self.stop_waiting(env, task);
@@ -200,7 +200,7 @@ impl Client {
         env.dead.push(self.me.id.to_string());
     }
 
-    /// Another process takes its place.
+    /// Another process replaces it.
     pub(crate) fn restart(&mut self, env: &mut Env) {
         self.is_dead = false;
         self.me.id = draw_id(self.me.number, &mut self.me.dice);
@@ -215,16 +215,16 @@ impl Client {
         self.start(env);
     }
 
-    /// Whoever has let go of everything remembers no owner.
+    /// A client that holds nothing must not remember owners.
     pub(crate) fn check_owners(&self, env: &mut Env) {
         if self.me.machine.knows_owners() {
             let text =
-                format!("{} remembers an owner that has nothing", client_name(self.me.number));
+                format!("{} remembers an owner that is not in use", client_name(self.me.number));
             env.check.report(env.now, Promise::Leak, None, Vec::new(), text);
         }
     }
 
-    /// Nothing is left of what its machine knew.
+    /// Replaces the machine by a new one.
     fn begin_machine(&mut self, env: &Env) {
         let mut names = self.me.machine.naming().source.clone();
         names.rename(self.me.id);
@@ -234,10 +234,10 @@ impl Client {
     }
 
     fn terms(&self, env: &mut Env, ttl_ms: u64) -> Terms {
-        // All links of a run are alike, so any of them stands for the majority.
+        // All links of a run are alike, so any of them is as fast as the majority.
         let trip = Duration::from_nanos(env.net.link(self.me.number, 0).round_trip());
         let ttl = Duration::from_millis(ttl_ms);
-        Terms::new(ttl, vote_timeout(ttl, trip), DRIFT).expect("the ttls of a run are fair")
+        Terms::new(ttl, vote_timeout(ttl, trip), DRIFT).expect("the ttls of a run are valid")
     }
 }
 
@@ -251,12 +251,12 @@ fn machine(
     let max_ttl = Duration::from_nanos(settings.longest_ttl());
     let (nodes, has_sessions) = (list.len(), settings.has_sessions());
     let mut machine = Machine::new(Config { client, nodes, has_sessions, max_ttl }, names, jitter);
-    // Where there are no sessions, every connection will do from the beginning.
+    // Without sessions, the nodes can be asked from the start.
     (0..nodes).filter(|_| !has_sessions).for_each(|node| machine.handle_up(node, Moment::ZERO));
     machine
 }
 
-/// The first byte is the number, so that traces can tell whose an owner is.
+/// The first byte is the client's number, so that traces can show the client of an owner.
 fn draw_id(number: usize, dice: &mut Dice) -> ClientId {
     let mut bytes = [0; 20];
     for chunk in bytes.chunks_mut(8) {
@@ -269,7 +269,7 @@ fn draw_id(number: usize, dice: &mut Dice) -> ClientId {
 
 /// The streams of the clients begin here.
 const STREAM: u64 = 100;
-const MEETING_STREAM: u64 = 50;
+const HANDSHAKE_STREAM: u64 = 50;
 
 const fn task_stream(client: usize, task: usize) -> u64 {
     STREAM + 100 + (client * 8 + task) as u64

@@ -96,8 +96,8 @@ fn an_extension_that_comes_late_shortens_nothing() -> Result<(), String> {
     Ok(())
 }
 
-/// The nodes confirm a renewal, but their replies are delayed. Meanwhile the nodes lose the key, and
-/// a check reports to the holder that the lock is gone. Then the replies arrive.
+/// The nodes confirm a renewal, but their replies are delayed. Meanwhile the nodes lose the key,
+/// and a check reports to the holder that the lock is gone. Then the replies arrive.
 ///
 /// Fails if the lease is valid again.
 fn a_lost_lease_stays_lost() -> Result<(), String> {
@@ -165,8 +165,8 @@ fn pass_over(happen: impl FnOnce(&mut Store, ClientId), release_ms: u64) -> Resu
     }
 }
 
-/// A waiter yields a grant and gets a new one. A client with an earlier ticket asks for it. Then the
-/// yield arrives once more, from an older connection.
+/// A waiter yields a grant and gets a new one. A client with an earlier ticket asks for it. Then
+/// the yield arrives once more, from an older connection.
 ///
 /// Fails if the node gives away the new grant, which its owner counts.
 fn a_late_yield_gives_back_only_the_grant_that_it_names() -> Result<(), String> {
@@ -268,9 +268,9 @@ fn a_member_of_a_set_gives_back_what_it_asked_a_node_to_store() -> Result<(), St
     }
 }
 
-/// A client whose clock is an hour ahead asks for a lock before any node has reported its time. Then
-/// another client asks, and then the first one again. The nodes' clocks were an hour ahead, too, and
-/// have been set right.
+/// A client whose clock is an hour ahead asks for a lock before any node has reported its time.
+/// Then another client asks, and then the first one again. The nodes' clocks were an hour ahead,
+/// too, and have been set right.
 ///
 /// Fails if they do not queue in the order in which they asked.
 fn callers_queue_in_the_order_in_which_they_came() -> Result<(), String> {

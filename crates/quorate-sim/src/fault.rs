@@ -404,7 +404,8 @@ fn draw_forgetting(settings: &Settings, dice: &mut Dice, fault: Fault) -> Fault 
 }
 
 /// A step that is large enough for every client to notice. A step back keeps keys until the end of
-/// the run, so it is not drawn where nodes stay away for good: both together could block a majority.
+/// the run, so it is not drawn where nodes stay away for good: both together could block a
+/// majority.
 fn draw_step(settings: &Settings, dice: &mut Dice) -> i64 {
     let ms = settings.session_ms + dice.pick(&[STEP_MS, 3 * STEP_MS, 3_600_000]);
     let micros = (ms * 1_000) as i64;

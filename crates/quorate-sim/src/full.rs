@@ -27,9 +27,9 @@ impl Full {
 }
 
 impl Settings {
-    /// In a third of the runs nodes are full for a while among the other faults. In a quarter of the
-    /// runs they are full after the other faults, for longer than a session and a lease: no lease
-    /// may be lost.
+    /// In a third of the runs nodes are full for a while among the other faults. In a quarter of
+    /// the runs they are full after the other faults, for longer than a session and a lease: no
+    /// lease may be lost.
     pub(crate) fn filled(mut self) -> Self {
         let mut dice = Dice::new(self.seed, STREAM);
         let [is_struck, is_tried] = [dice.below(3) == 0, dice.below(4) == 0];

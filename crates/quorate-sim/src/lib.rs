@@ -7,8 +7,8 @@
 //! # A run
 //!
 //! One seed decides everything: the number of nodes and clients, their clocks, what the users do,
-//! and which faults occur. [`run::run`] simulates it in virtual time, event by event. The checker in
-//! [`check`] knows the true time, which no client or node knows, and reports broken promises.
+//! and which faults occur. [`run::run`] simulates it in virtual time, event by event. The checker
+//! in [`check`] knows the true time, which no client or node knows, and reports broken promises.
 //!
 //! - [`settings`] and [`fault`]: what a seed draws before the run begins.
 //! - `dice`, `clock`, `event`, `net`, `node`, `client`: the parts of a run. `driver` drives the

@@ -2,9 +2,9 @@
 //! clients have old lists, nodes forget locks, and operators disagree.
 //!
 //! Clients, network and checker are those of the other runs. In addition there are spare servers, a
-//! list of nodes for each client, and operators that use the `plan` of the core. No second node loses
-//! its data before the first one is enrolled again: a set without durable nodes does not tolerate
-//! that.
+//! list of nodes for each client, and operators that use the `plan` of the core. No second node
+//! loses its data before the first one is enrolled again: a set without durable nodes does not
+//! tolerate that.
 
 pub(crate) mod directed;
 mod faults;

@@ -23,11 +23,11 @@ pub(crate) struct Shape {
     pub(crate) seed: u64,
     /// How many links each client has.
     pub(crate) nodes: usize,
-    /// A connection is of use only with a session.
+    /// A connection can be used only with a session.
     pub(crate) has_sessions: bool,
     pub(crate) latency: Nanos,
     pub(crate) jitter: Nanos,
-    /// A link that is silent for this long, while something is awaited, is made anew.
+    /// A link that is silent for this long while a reply is awaited is opened again.
     pub(crate) timeout: Nanos,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Shape {
 pub(crate) struct Net {
     shape: Shape,
     links: Vec<Link>,
-    /// Requests of broken connections that will arrive after all.
+    /// Requests of broken connections that will still arrive.
     stragglers: Vec<Option<Straggler>>,
 }
 
@@ -46,9 +46,9 @@ pub(crate) struct Link {
     /// The node that it leads to.
     pub(crate) node: usize,
     pub(crate) is_up: bool,
-    /// The node knows the session; where there are none, every connection will do.
+    /// The node knows the session, or there are no sessions.
     pub(crate) is_attached: bool,
-    /// The node is not to be asked for locks yet: holders renew theirs first.
+    /// The node must not be asked for locks yet: holders renew theirs first.
     pub(crate) is_recovering: bool,
     pub(crate) session: Session,
     pub(crate) generation: u32,
@@ -57,7 +57,7 @@ pub(crate) struct Link {
     /// What faults add to the time that a message takes.
     pub(crate) slow_by: Nanos,
     pub(crate) heard_at: Nanos,
-    /// It is to break, and how long what is on its way may still take then.
+    /// When it must break, and for how long requests in flight may still arrive then.
     pub(crate) breaks: Option<(When, Nanos)>,
     /// Most messages are on time, some are a little late, and a few up to this much.
     pub(crate) late_max: Nanos,
@@ -66,14 +66,14 @@ pub(crate) struct Link {
     jitter: Nanos,
     timeout: Nanos,
     requests: Pipe<Command>,
-    replies: Pipe<Heard>,
-    pushes: Pipe<Heard>,
+    replies: Pipe<Received>,
+    pushes: Pipe<Received>,
     dice: Dice,
 }
 
 /// What a node sends.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum Received {
     /// `None` is an error.
     Reply(Option<Reply>),
     Push(Push),
@@ -93,8 +93,8 @@ pub(crate) enum Whose {
     Machine(About),
     /// The link itself: its attach and its pings, sent then.
     Link(Moment),
-    /// The link, before it is of use: what the node is, asked then.
-    Meeting(Moment),
+    /// The link: the membership handshake, sent then.
+    Handshake(Moment),
 }
 
 /// A message on its way.
@@ -116,9 +116,9 @@ pub(crate) struct Straggler {
 struct Pipe<T> {
     flying: VecDeque<Flying<T>>,
     last_arrival: Nanos,
-    /// How many faults hold it up.
+    /// How many faults hold it back.
     cuts: u32,
-    /// How many messages would have arrived but for them.
+    /// How many messages would have arrived without them.
     stalled: u32,
 }
 
@@ -133,7 +133,7 @@ impl<T> Pipe<T> {
         std::mem::take(&mut self.flying)
     }
 
-    /// The next message comes to its end, unless it is held up.
+    /// The next message arrives, unless it is held back.
     fn arrive(&mut self, is_cut: bool) -> Option<Flying<T>> {
         self.stalled += u32::from(is_cut);
         if is_cut { None } else { self.flying.pop_front() }
@@ -236,10 +236,10 @@ impl Net {
         number: u16,
         reply: Option<Reply>,
     ) {
-        self.send_back(queue, now, number, Heard::Reply(reply), Direction::ToClient);
+        self.send_back(queue, now, number, Received::Reply(reply), Direction::ToClient);
     }
 
-    /// Sends what a node tells unasked to all who listen, behind its replies or beside them.
+    /// Sends a node's pushes to all listeners, in order with its replies or not.
     pub(crate) fn push_all(
         &mut self,
         queue: &mut Queue,
@@ -251,7 +251,7 @@ impl Net {
         for push in node.store.take_pushes() {
             for (link, generation) in node.links_of(push.client) {
                 if self.links[link as usize].generation == generation {
-                    self.send_back(queue, now, link, Heard::Push(push.clone()), way);
+                    self.send_back(queue, now, link, Received::Push(push.clone()), way);
                 }
             }
         }
@@ -262,7 +262,7 @@ impl Net {
         queue: &mut Queue,
         now: Nanos,
         number: u16,
-        what: Heard,
+        what: Received,
         way: Direction,
     ) {
         let link = &mut self.links[number as usize];
@@ -278,7 +278,7 @@ impl Net {
         Some(&mut self.links[link as usize]).filter(|link| link.generation == generation)
     }
 
-    /// The next request of a connection reaches its node, unless it is held up or gone.
+    /// The next request of a connection reaches its node, unless it is held back or lost.
     pub(crate) fn arrived_request(
         &mut self,
         link: u16,
@@ -288,20 +288,20 @@ impl Net {
         requests.arrive(requests.cuts > 0)
     }
 
-    /// The next reply of a connection reaches its client, unless it is held up or gone.
+    /// The next reply of a connection reaches its client, unless it is held back or lost.
     pub(crate) fn arrived_reply(
         &mut self,
         link: u16,
         generation: u32,
         way: Direction,
-    ) -> Option<Flying<Heard>> {
+    ) -> Option<Flying<Received>> {
         let Link { replies, pushes, .. } = self.link_of(link, generation)?;
         let is_cut = replies.cuts > 0;
         let pipe = if way == Direction::Push { pushes } else { replies };
         pipe.arrive(is_cut)
     }
 
-    /// Holds up one direction, or lets go of it again.
+    /// Holds one direction back, or continues it.
     pub(crate) fn set_cut(
         &mut self,
         queue: &mut Queue,
@@ -333,8 +333,8 @@ impl Net {
         }
     }
 
-    /// Breaks a connection. What its client waits for stays there until the client notices. Of the
-    /// requests on their way the first few may still arrive within `stragglers_for`.
+    /// Breaks a connection. Its client keeps its open requests until it notices. The first few of
+    /// the requests in flight may still arrive within `stragglers_for`.
     pub(crate) fn break_link(
         &mut self,
         queue: &mut Queue,
@@ -352,7 +352,7 @@ impl Net {
         link.is_watched = false;
         link.replies.forget();
         link.pushes.forget();
-        // A node may take long to notice that nobody is there.
+        // A node may take long to notice a closed connection.
         let noticed_after = match link.dice.below(4) {
             0 => link.dice.below(NOTICED_MAX),
             _ => link.dice.below(2 * MS),
@@ -380,12 +380,12 @@ impl Net {
         links.into_iter().all(|link| link.votes() && link.is_calm(now))
     }
 
-    /// Connections that were to break do not any more.
+    /// Cancels the breaks that are still planned.
     pub(crate) fn heal(&mut self) {
         self.links.iter_mut().for_each(|link| link.breaks = None);
     }
 
-    /// Nothing on its way to this node arrives: its process is gone, and all connections with it.
+    /// Requests in flight to this node are lost: its process and all its connections are gone.
     pub(crate) fn drop_stragglers(&mut self, node: usize) {
         let is_lost = |late: &Option<Straggler>| late.as_ref().is_some_and(|it| it.node == node);
         self.stragglers.iter_mut().filter(|late| is_lost(late)).for_each(|late| *late = None);
@@ -395,7 +395,7 @@ impl Net {
         self.stragglers[slot as usize].take()
     }
 
-    /// True if somebody could connect.
+    /// True if the client could connect.
     pub(crate) fn is_open(&mut self, client: usize, node: usize) -> bool {
         let link = self.link(client, node);
         link.requests.cuts == 0 && link.replies.cuts == 0
@@ -417,7 +417,7 @@ impl Link {
         self.heard_at = now;
     }
 
-    /// Looks after the connection in a while, if nobody is to already.
+    /// Plans a check for silence, if none is planned.
     pub(crate) fn watch(
         &mut self,
         queue: &mut Queue,
@@ -435,13 +435,14 @@ impl Link {
         self.dice.between(RECONNECT_MIN, RECONNECT_MAX) + 4 * self.latency
     }
 
-    /// Looks after silence. `Some` is when to look again; `None` means that nothing is awaited.
-    pub(crate) fn look(&mut self) -> Option<Nanos> {
+    /// Checks for silence. `Some` is the time of the next check; `None` means that nothing is
+    /// awaited.
+    pub(crate) fn check_silence(&mut self) -> Option<Nanos> {
         self.is_watched = !self.waiting.is_empty();
         self.is_watched.then(|| self.heard_at + self.timeout)
     }
 
-    /// A round trip as a rule.
+    /// A typical round trip.
     pub(crate) const fn round_trip(&self) -> Nanos {
         2 * self.latency + self.jitter
     }
@@ -477,7 +478,7 @@ impl Link {
     }
 }
 
-/// A node may take so long to notice that a connection is gone.
+/// The longest time until a node notices that a connection is closed.
 const NOTICED_MAX: Nanos = SECOND;
 
 const RECONNECT_MIN: Nanos = 2 * MS;

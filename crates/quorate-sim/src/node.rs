@@ -1,4 +1,4 @@
-//! A simulated node: the core's own store, with a clock and a life that faults can touch.
+//! A simulated node: the core's store, with a clock, and with faults.
 
 mod memory;
 
@@ -25,25 +25,25 @@ pub(crate) struct Node {
     pub(crate) clock: NodeClock,
     /// How many crashes keep it down.
     pub(crate) crashes: u32,
-    /// How many faults let it answer with errors.
+    /// How many faults make it answer with errors.
     pub(crate) failing: u32,
-    /// How many faults let it have no memory.
+    /// How many faults make it full.
     pub(crate) fulls: u32,
-    /// An extension has made a key that was not there.
+    /// An extension has created a key.
     pub(crate) has_revived: bool,
-    /// It has taken in somebody new although it was full.
+    /// It has stored a new owner although it was full.
     pub(crate) has_hoarded: bool,
-    /// A command that only looks has changed something.
+    /// A read-only command has changed it.
     pub(crate) has_changed: bool,
     pub(crate) memory: Memory,
-    /// Its clock was set, and shows something else than those of the others since.
+    /// Its clock was set, and differs from the clocks of the others since.
     pub(crate) is_stepped: bool,
     /// The runs of its servers.
     runs: u64,
     dice: Dice,
-    /// Who listens: a client, and the link and generation that it listens on.
+    /// The listeners: a client, and the link and generation on which it listens.
     listeners: Vec<(ClientId, u16, u32)>,
-    /// What it knew when a planned fault asked it to remember, by the fault's index.
+    /// Its saved states for planned faults, by the fault's index.
     remembered: Vec<(u16, Store, Memory)>,
 }
 
@@ -69,7 +69,7 @@ impl Node {
         node
     }
 
-    /// Another process serves what the node knows.
+    /// Another server process starts with the same data.
     pub(crate) const fn run_anew(&mut self) {
         self.runs += 1;
         self.store.membership.set_run(self.runs);
@@ -79,7 +79,7 @@ impl Node {
         self.crashes == 0
     }
 
-    /// Runs one command. The clock that it looks at may have been read a little before.
+    /// Runs one command. Its clock reading may be a little old.
     pub(crate) fn run(&mut self, now: Nanos, command: &Command) -> Reply {
         let read_at = now.saturating_sub(self.dice.below(CLOCK_LAG_MAX));
         let time = self.clock.at(read_at);
@@ -97,7 +97,7 @@ impl Node {
         reply
     }
 
-    /// How many owners it may have after a command if it is full: those that it has, and leases
+    /// How many owners it may have after a command if it is full: its current owners, and leases
     /// whose key it lost and whose fence it knows.
     fn most_owners(&mut self, time: NodeTime, command: &Command) -> usize {
         let owners = self.store.owners(time);
@@ -112,19 +112,19 @@ impl Node {
         owners + entries.iter().enumerate().filter(is_known).count()
     }
 
-    /// One more fault lets it have no memory.
+    /// One more fault makes it full.
     pub(crate) const fn fill(&mut self) {
         self.fulls += 1;
         self.store.set_full(true);
     }
 
-    /// One of them is over.
+    /// One of these faults ends.
     pub(crate) const fn end_full(&mut self) {
         self.fulls -= 1;
         self.store.set_full(self.fulls > 0);
     }
 
-    /// How many keys of a `Prolong` are there.
+    /// How many keys of an extension exist.
     fn kept(&mut self, time: NodeTime, command: &Command) -> usize {
         let Command::ExtendKeys { entries, .. } = command else { return 0 };
         let checks = entries.iter().map(|KeyExtension { name, owner, .. }| Command::Check {
@@ -139,8 +139,7 @@ impl Node {
         self.failing > 0 && !(is_entry && self.dice.below(2) == 0)
     }
 
-    /// What it answers instead of doing anything: an error, which for each key of a batch is the
-    /// key's own.
+    /// Its answer instead of executing the command: an error, one for each key of an extension.
     pub(crate) fn fail(command: &Command) -> Option<Reply> {
         match command {
             Command::ExtendKeys { entries, .. } => {
@@ -160,13 +159,13 @@ impl Node {
         check.vote(&reply) == Vote::Grant
     }
 
-    /// A connection listens for what the client is told.
+    /// A connection listens for the client's pushes.
     pub(crate) fn listen(&mut self, client: ClientId, link: u16, generation: u32) {
         self.listeners.push((client, link, generation));
         self.store.subscribe(client);
     }
 
-    /// A connection is gone; the client may have another one.
+    /// A connection is closed; the client may have another one.
     pub(crate) fn hang_up(&mut self, link: u16, generation: u32) {
         let is_gone =
             |listener: &(ClientId, u16, u32)| (listener.1, listener.2) == (link, generation);
@@ -177,7 +176,7 @@ impl Node {
         }
     }
 
-    /// The process died with all its connections.
+    /// The process crashed: all connections are closed.
     pub(crate) fn hang_up_all(&mut self) {
         self.listeners.clear();
         self.store.unsubscribe_all();
@@ -194,14 +193,14 @@ impl Node {
         self.remembered.push((fault, self.store.clone(), self.memory));
     }
 
-    /// Goes back to what it kept.
+    /// Restores the data that it kept.
     pub(crate) fn recall(&mut self, now: Nanos, fault: u16, keeps: Keeps) {
         match keeps {
             Keeps::Everything => {}
             Keeps::Nothing => self.forget_all(now),
             Keeps::Ago(_) => {
                 self.set_back(now, fault);
-                // Another process serves it, which everybody can see.
+                // Another process serves it, which all clients notice.
                 self.memory.forget(now);
             }
         }
@@ -212,7 +211,7 @@ impl Node {
         self.memory.forget(now);
     }
 
-    /// Is what it was. A fault that came before anything could be remembered lost everything.
+    /// Restores its saved state. Without a saved state it loses everything.
     pub(crate) fn set_back(&mut self, now: Nanos, fault: u16) {
         match self.remembered.iter().find(|(of, ..)| *of == fault) {
             Some((_, store, memory)) => {
@@ -228,7 +227,7 @@ impl Node {
     pub(crate) fn copy(&mut self, now: Nanos, other: &Store) {
         self.store.copy(other);
         match self.store.membership.seen_ms() {
-            // The other one was a copy of this one: it is what it was then.
+            // The other one was a copy of this node: this node now has its old state.
             Some(seen_ms) => self.memory.set_back(now, seen_ms),
             None => self.memory.forget(now),
         }

@@ -15,7 +15,7 @@ use crate::{
     event::{Direction, Event, Phase, Queue},
     fault::{self, Bound, Fault, KINDS, When},
     members::Changes,
-    net::{Heard, Net, Shape},
+    net::{Net, Received, Shape},
     node::Node,
     settings::{SETTLED_WITHIN, Settings},
     trace::{self, Scene, Trace},
@@ -394,8 +394,8 @@ impl Run {
         known.heard_at = env.now;
         let node = known.node;
         let reply = match heard.what {
-            Heard::Reply(reply) => reply,
-            Heard::Push(push) => {
+            Received::Reply(reply) => reply,
+            Received::Push(push) => {
                 self.clients[client].handle_push(env, seat, push);
                 return;
             }

@@ -207,5 +207,6 @@ fn title(story: &Story) -> String {
     format!("{what}, after {at} ms of seed {seed}")
 }
 
-const LEGEND: &str = "Thick bars: a client believes that it holds the lock. Thin bars: a node has its \
-                      key. Lines: requests (solid), replies (dashed); ×: refused. Hatched: fault.";
+const LEGEND: &str = "Thick bars: a client believes that it holds the lock. Thin bars: a node has \
+                      its key. Lines: requests (solid), replies (dashed); ×: refused. Hatched: \
+                      fault.";

@@ -71,7 +71,8 @@ fn check_forgetting(has_queue: bool) {
     for totals in [&quarantined, &bare] {
         assert!(totals.first.is_none(), "{:?}", totals.first);
     }
-    let forgets = ["node flushed", "node set back", "node copied from another", "node clock set"];
+    let forgets =
+        ["node flushed", "node rolled back", "node copied from another", "node clock set"];
     for kind in forgets {
         let index = KINDS.iter().position(|known| *known == kind).expect("there is such a kind");
         assert!(quarantined.count.faults[index] > 100, "{kind}: {:?}", quarantined.count);

@@ -23,8 +23,8 @@ pub(crate) struct Claim {
     pub(super) from: Option<Owner>,
     pub(super) start: Nanos,
     pub(crate) end: Nanos,
-    /// Until when a majority must have it: until its end. A holder that died frees nothing, so its
-    /// lease counts to its regular end.
+    /// Until when a majority must have its key: until its end. A holder that crashed releases
+    /// nothing, so its lease counts until its regular end.
     pub(super) backed_until: Nanos,
     /// The holder's own limit.
     pub(super) end_max: Nanos,

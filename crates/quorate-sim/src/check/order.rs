@@ -48,7 +48,7 @@ struct Waiter {
     ticket: u64,
     since: Nanos,
     /// Since when it has been queued on all nodes.
-    stood_since: Option<Nanos>,
+    queued_since: Option<Nanos>,
     /// How often a waiter with a later ticket was served first.
     overtaken: u32,
 }
@@ -61,25 +61,25 @@ impl Order {
     }
 
     /// A waiter enters the queue.
-    pub(crate) fn stand(&mut self, now: Nanos, who: Who, lock: usize, ticket: u64) {
+    pub(crate) fn enter(&mut self, now: Nanos, who: Who, lock: usize, ticket: u64) {
         self.waiting.push(Waiter {
             who,
             lock,
             ticket,
             since: now,
-            stood_since: None,
+            queued_since: None,
             overtaken: 0,
         });
     }
 
     /// A node reports that it handed a lock off. The order is not checked for a lock that expires:
     /// it goes to the next client that asks.
-    pub(crate) fn hand_on(&mut self, owner: &Owner) {
+    pub(crate) fn hand_off(&mut self, owner: &Owner) {
         self.handed.insert(owner.clone());
     }
 
     /// The waiter got the lock, or left the queue.
-    pub(crate) fn step_out(&mut self, who: Who) {
+    pub(crate) fn leave(&mut self, who: Who) {
         self.waiting.retain(|waiter| waiter.who != who);
     }
 
@@ -95,11 +95,11 @@ impl Order {
     }
 
     /// Records which waiters are queued now, and forgets what was known of the others.
-    fn note(&mut self, now: Nanos, lock: usize, in_line: &[Queued]) {
+    fn note(&mut self, now: Nanos, lock: usize, queued: &[Queued]) {
         for waiter in self.waiting.iter_mut().filter(|waiter| waiter.lock == lock) {
-            let is_everywhere = waiter.find(in_line).is_some_and(|seen| seen.is_everywhere);
-            let since = waiter.stood_since.unwrap_or(now);
-            waiter.stood_since = is_everywhere.then_some(since);
+            let is_everywhere = waiter.find(queued).is_some_and(|seen| seen.is_everywhere);
+            let since = waiter.queued_since.unwrap_or(now);
+            waiter.queued_since = is_everywhere.then_some(since);
         }
     }
 
@@ -115,9 +115,9 @@ impl Order {
         now: Nanos,
         lock: usize,
         (owner, asked_at, how): (&Owner, Nanos, How),
-        in_line: &[Queued],
+        queued: &[Queued],
     ) -> Option<(Nanos, u32)> {
-        self.note(now, lock, in_line);
+        self.note(now, lock, queued);
         let ticket = Position::of(owner.as_bytes())?.ticket;
         let is_handed = self.handed.contains(owner);
         let healed_at = self.healed_at?;
@@ -128,9 +128,9 @@ impl Order {
             // ticket.
             let is_exact = self.is_calm && waiter.since > ARRIVES_WITHIN;
             let is_later = (waiter.ticket < ticket || is_exact) && known_at < asked_at;
-            let has_queue = waiter.find(in_line).is_some();
+            let has_queue = waiter.find(queued).is_some();
             let is_passed =
-                how == How::Joining && waiter.stood_since.is_some_and(|since| since < asked_at);
+                how == How::Joining && waiter.queued_since.is_some_and(|since| since < asked_at);
             if is_later && has_queue && (is_handed && how == How::First || is_passed) {
                 waiter.overtaken += 1;
                 if waiter.overtaken > OVERTAKEN_MAX || is_passed {
@@ -143,8 +143,8 @@ impl Order {
 }
 
 impl Waiter {
-    fn find<'a>(&self, in_line: &'a [Queued]) -> Option<&'a Queued> {
-        in_line.iter().find(|seen| (seen.client, seen.ticket) == (self.who.0, self.ticket))
+    fn find<'a>(&self, queued: &'a [Queued]) -> Option<&'a Queued> {
+        queued.iter().find(|seen| (seen.client, seen.ticket) == (self.who.0, self.ticket))
     }
 }
 

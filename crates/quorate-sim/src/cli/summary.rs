@@ -69,8 +69,8 @@ fn shares(count: &Counts) -> String {
     let Counts { sharing, shared, joined, nested, writers_first, adopted, downgrades, .. } = count;
     format!(
         "shared: {sharing} runs, {shared} acquisitions, {joined} of them joined readers, \
-         {writers_first} by a writer before waiting readers, {adopted} leases adopted, {downgrades} \
-         downgrades, {nested} nested entries\n"
+         {writers_first} by a writer before waiting readers, {adopted} leases adopted, \
+         {downgrades} downgrades, {nested} nested entries\n"
     )
 }
 

@@ -26,28 +26,28 @@ use crate::{
     trace::{self, Scene},
 };
 
-/// What the checker knows of a call.
+/// The checker's record of a call.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) lock: usize,
-    /// Who waits for the outcome, if somebody still does.
+    /// The task that waits for the outcome, if one still does.
     pub(super) task: Option<usize>,
     started_at: Nanos,
-    /// Until when the caller holds the lock, if it does: nodes that remember have its key.
+    /// Until when the caller holds the lock, if it does: until then nodes keep its key.
     pub(super) held_until: Option<Moment>,
     votes: Votes,
-    /// Nodes that have answered today's owner, without the machine's counting.
+    /// Nodes that have answered the current owner, counted without the machine.
     answered: NodeSet,
-    /// The same, and nodes from which no answer will come.
+    /// The same, and nodes that will not answer.
     heard: NodeSet,
-    /// Nodes that have granted, and have not turned out to have forgotten since.
+    /// Nodes that have granted, and have not forgotten it since.
     granted: NodeSet,
     incarnation: u32,
-    /// The checker looks at its place in the queue.
-    is_standing: bool,
+    /// The checker checks its order in the queue.
+    is_queued: bool,
 }
 
-/// What the replies said, read and counted without the core.
+/// The replies, interpreted and counted without the core.
 #[derive(Clone, Copy, Debug, Default)]
 struct Votes {
     grants: usize,
@@ -85,14 +85,14 @@ impl Votes {
 }
 
 impl Client {
-    /// Starts to acquire a lock. The task hears of the outcome.
+    /// Starts to acquire a lock. The task gets the outcome.
     pub(super) fn acquire(&mut self, env: &Env, lock: usize, want: Want, task: usize) -> CallId {
         let call = self.me.machine.acquire(want, self.now(env));
         self.watch(env, call, lock, Some(task));
         call
     }
 
-    /// Asks all nodes once. The task hears of the outcome, if there is a task.
+    /// Asks all nodes once. The task gets the outcome, if there is a task.
     pub(super) fn ask(
         &mut self,
         env: &Env,
@@ -105,7 +105,7 @@ impl Client {
         call
     }
 
-    /// The checker watches a call that has just begun.
+    /// Starts the checker's record of a call.
     pub(super) fn watch(
         &mut self,
         env: &Env,
@@ -123,7 +123,7 @@ impl Client {
             heard: NodeSet::EMPTY,
             granted: NodeSet::EMPTY,
             incarnation: 0,
-            is_standing: false,
+            is_queued: false,
         };
         self.calls.entry(call).or_insert(watched)
     }
@@ -163,7 +163,7 @@ impl Client {
         if question.node_call.incarnation == incarnation && reply.is_some() {
             watched.answered.insert(node);
         }
-        // The answer to an undo says nothing about who won.
+        // The answer to an undo is not a vote.
         if question.node_call.incarnation == incarnation && question.node_call.is_acquire() {
             watched.heard.insert(node);
             let before = watched.votes.grants;
@@ -174,7 +174,7 @@ impl Client {
         }
     }
 
-    /// What the node has granted to those who still ask does not count.
+    /// Grants of this node to open calls no longer count.
     pub(super) fn note_forgotten(&mut self, node: usize) {
         self.calls.values_mut().for_each(|watched| watched.granted.remove(node));
     }
@@ -185,22 +185,22 @@ impl Client {
         }
     }
 
-    /// The checker looks at the order of waiters.
-    pub(super) fn stand(&mut self, env: &mut Env, call: CallId) {
+    /// The checker checks the order of this waiter from now on.
+    pub(super) fn enter_queue(&mut self, env: &mut Env, call: CallId) {
         let Some(waiter) = self.me.machine.call(call).and_then(|call| call.waiter()) else {
             return;
         };
-        let is_looked_at = waiter.machine().is_waiting() && env.cut_off != Some(self.me.number);
-        let ticket = waiter.ticket().filter(|_| is_looked_at);
+        let is_checked = waiter.machine().is_waiting() && env.cut_off != Some(self.me.number);
+        let ticket = waiter.ticket().filter(|_| is_checked);
         let Some(watched) = self.calls.get_mut(&call) else { return };
         if let Some(ticket) = ticket
-            && !std::mem::replace(&mut watched.is_standing, true)
+            && !std::mem::replace(&mut watched.is_queued, true)
         {
-            env.check.order.stand(watched.started_at, (self.me.number, call), watched.lock, ticket);
+            env.check.order.enter(watched.started_at, (self.me.number, call), watched.lock, ticket);
         }
     }
 
-    /// The outcome of a call is certain: the checker looks at it, and the task goes on.
+    /// The outcome of a call is certain: the checker checks it, and the task continues.
     pub(super) fn handle_ended(&mut self, env: &mut Env, call: CallId) {
         let Some(ended) = self.me.machine.take_outcome(call) else { return };
         let Some(mut watched) = self.calls.remove(&call) else {
@@ -232,7 +232,7 @@ impl Client {
         matches!(outcome, acquire::Outcome::Held { .. })
     }
 
-    /// The caller has gone: what was taken goes back.
+    /// The caller has gone: grants are released.
     pub(super) fn abandon(&mut self, env: &mut Env, call: CallId) {
         if let Some(watched) = self.calls.remove(&call)
             && self.me.machine.call(call).is_some_and(|call| call.waiter().is_some())
@@ -244,7 +244,7 @@ impl Client {
         self.drive(env);
     }
 
-    /// Somebody who waits for a round hears of it when the vote timeout is over.
+    /// A task that waits for a round must get its outcome within the vote timeout.
     pub(super) fn check_calls(&self, env: &mut Env) {
         let now = self.now(env);
         for (call, watched) in &self.calls {
@@ -257,7 +257,7 @@ impl Client {
             let lag = Duration::from_nanos(2 * WAKE_LAG_MAX);
             let due = terms.give_up_at(call.started_at());
             if watched.task.is_some() && due.saturating_add(lag) < now {
-                let text = "a call goes on although its vote timeout is over".to_owned();
+                let text = "a call is still open after its vote timeout".to_owned();
                 let owner = trace::owner_name(owner);
                 let lock = Some(watched.lock);
                 env.check.report_owner(env.now, Promise::Progress, lock, owner, text);
@@ -266,7 +266,7 @@ impl Client {
         }
     }
 
-    /// The caller went away, and what was asked goes on without it.
+    /// The caller has gone; its round continues without it.
     pub(super) fn forget_caller(&mut self, task: usize) {
         for watched in self.calls.values_mut().filter(|watched| watched.task == Some(task)) {
             watched.task = None;
@@ -280,14 +280,14 @@ impl Client {
         call: CallId,
         outcome: acquire::Outcome,
     ) {
-        env.check.order.step_out((self.me.number, call));
+        env.check.order.leave((self.me.number, call));
         let Some(waiter) = self.me.machine.call(call).and_then(|call| call.waiter()) else {
             return;
         };
         let owner = trace::owner_name(waiter.owner());
         env.trace.add(env.now, Some(watched.lock), || Scene::Outcome {
             client: self.me.number,
-            text: format!("{owner}: {}", told(Ended::Acquire(outcome))),
+            text: format!("{owner}: {}", outcome_text(Ended::Acquire(outcome))),
         });
         let is_contended = outcome == acquire::Outcome::Contended;
         if is_contended && watched.answered.len() < majority(self.list.len()) {
@@ -296,7 +296,7 @@ impl Client {
         }
     }
 
-    /// What a try of a plain owner ended with is what the nodes said.
+    /// The outcome of a classic try must match the replies.
     fn check_try(&self, env: &mut Env, watched: &Watched, id: CallId, outcome: acquire::Outcome) {
         let waiter = self.me.machine.call(id).and_then(|call| call.waiter());
         let Some(waiter) = waiter.filter(|waiter| waiter.machine().is_classic()) else { return };
@@ -313,7 +313,7 @@ impl Client {
             acquire::Outcome::Contended => {
                 grants + refusals >= quorum && refusals > 0 && grants + open < quorum
             }
-            // It has borne that for a while, and its last try has not told anything else.
+            // It has retried for a ttl, and its last try had no other outcome.
             acquire::Outcome::NoQuorum if waiter.machine().is_waiting() => {
                 now.saturating_since(waiter.started_at()) >= terms.ttl()
             }
@@ -323,12 +323,13 @@ impl Client {
             }
         };
         if !is_true {
-            let (owner, told) = (trace::owner_name(waiter.owner()), told(Ended::Acquire(outcome)));
-            watched.report_untrue(env, owner, told, open);
+            let (owner, outcome) =
+                (trace::owner_name(waiter.owner()), outcome_text(Ended::Acquire(outcome)));
+            watched.report_untrue(env, owner, outcome, open);
         }
     }
 
-    /// Every refusal has a reason, and it is the true one.
+    /// The outcome of a round must match the replies.
     fn check_reason(&self, env: &mut Env, watched: &Watched, id: CallId, ended: Ended) {
         let Some(call) = self.me.machine.call(id) else { return };
         let Some(claim) = call.round().map(|round| round.claim()) else { return };
@@ -338,7 +339,7 @@ impl Client {
         let is_refused = nodes - refusals < quorum;
         let is_held = watched.held_until.is_some_and(|until| self.now(env) < until);
         let is_gone = is_refused && !(is_held && env.check.is_remembered());
-        // Who may still answer in time.
+        // The nodes that may still answer in time.
         let is_over = self.now(env) >= claim.terms.give_up_at(call.started_at());
         let open = if is_over { 0 } else { nodes - grants - refusals - lost };
         let is_true = match ended {
@@ -351,27 +352,27 @@ impl Client {
             | Ended::Round(_, RoundOutcome::Agreed) => grants >= quorum,
         };
         let owner = trace::owner_name(&claim.owner);
-        let told = told(ended);
+        let outcome = outcome_text(ended);
         env.trace.add(env.now, Some(watched.lock), || Scene::Outcome {
             client: self.me.number,
-            text: format!("{owner}: {told}"),
+            text: format!("{owner}: {outcome}"),
         });
         if !is_true {
-            watched.report_untrue(env, owner, told, open);
+            watched.report_untrue(env, owner, outcome, open);
         }
     }
 }
 
 impl Watched {
-    fn report_untrue(&self, env: &mut Env, owner: String, told: &str, open: usize) {
+    fn report_untrue(&self, env: &mut Env, owner: String, outcome: &str, open: usize) {
         let Votes { grants, refusals, .. } = self.votes;
         let text =
-            format!("`{told}` after {grants} grants and {refusals} refusals, {open} still open");
+            format!("`{outcome}` after {grants} grants and {refusals} refusals, {open} still open");
         env.check.report_owner(env.now, Promise::Reason, Some(self.lock), owner, text);
     }
 }
 
-const fn told(ended: Ended) -> &'static str {
+const fn outcome_text(ended: Ended) -> &'static str {
     match ended {
         Ended::Acquire(acquire::Outcome::Held { .. }) => "won",
         Ended::Acquire(acquire::Outcome::Contended) => "contended",

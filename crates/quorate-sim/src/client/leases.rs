@@ -1,4 +1,4 @@
-//! What is held: what the checker makes of what the machine reports.
+//! Held leases, and what the checker verifies about the machine's reports.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::{
     trace::{self, LeaseChange, Scene},
 };
 
-/// What the checker knows of a held lease.
+/// The checker's record of a held lease.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) id: LeaseId,
@@ -34,13 +34,13 @@ pub(super) struct Held {
     pub(super) claim: u32,
     pub(super) hold_until: Moment,
     pub(super) is_renewed: bool,
-    /// Nothing is wrong any more: while it is renewed, it lasts.
+    /// Faults have stopped: it must last while it is renewed.
     is_safe: bool,
-    /// All nodes had it when the first of them was restarted: it outlasts all of that.
+    /// All nodes had it when the first of them restarted: it must outlast all restarts.
     is_carried: bool,
 }
 
-/// What was won.
+/// A lease that was won.
 #[derive(Debug)]
 pub(super) struct Won {
     pub(super) call: CallId,
@@ -50,12 +50,12 @@ pub(super) struct Won {
     pub(super) is_renewed: bool,
     /// When it was asked for.
     pub(super) sent_at: Moment,
-    /// Whose lease it was, if it was adopted.
+    /// The previous owner of an adopted lease.
     pub(super) from: Option<Owner>,
 }
 
 impl Held {
-    /// What is told to be lost was so, and is.
+    /// A lease that is reported as lost must be lost, for this reason.
     fn check_loss(&self, env: &mut Env, held: &HeldLease, reason: LostReason, now: Moment) {
         let Env { check, settings, now: at, .. } = env;
         let is_remembered = check.is_remembered();
@@ -65,35 +65,35 @@ impl Held {
             check.report(*at, promise, Some(self.lock), vec![self.claim], text.to_owned());
         };
         if held.lease().check(now).is_ok() {
-            report(Promise::Loss, "the holder is told of a loss, and its lease is valid");
+            report(Promise::Loss, "a loss is reported although the lease is valid");
         }
-        // Nodes that remember have the key until the holder's own deadline.
+        // Nodes that forgot nothing keep the key until the holder's deadline.
         let is_early = now < held.lease().valid_until();
         if reason == LostReason::Gone && is_early && is_remembered {
             report(
                 Promise::Reason,
-                "the lock is said to be gone before its deadline, and no node forgot it",
+                "the lock is reported as gone before its deadline, and no node forgot it",
             );
         }
         if reason == LostReason::Expired && self.is_renewed && is_lasting {
-            report(Promise::Progress, "a renewed lease ran out although nothing is wrong");
+            report(Promise::Progress, "a renewed lease expired although faults have stopped");
         }
         let is_shut_down = reason == LostReason::ShutDown;
         if self.is_carried && now < self.hold_until && !is_shut_down {
-            report(Promise::Progress, "a lease of all nodes did not outlast their restarts");
+            report(Promise::Progress, "a lease on all nodes was lost during their restarts");
         }
-        // The holder's own limit is not taken for the end of the lease, nor the other way round.
+        // The holder's own limit and the end of the lease are different reasons.
         let is_limit = now >= self.hold_until;
         let is_by_time = matches!(reason, LostReason::Expired | LostReason::MaxHold);
         if is_by_time && is_limit != (reason == LostReason::MaxHold) {
-            let text = format!("told as `{reason}`, which is not why it ended");
+            let text = format!("the loss is reported as `{reason}`, which is not the reason");
             report(Promise::Reason, &text);
         }
     }
 }
 
 impl Client {
-    /// Looks after a lease that was won.
+    /// Keeps a lease that was won.
     pub(super) fn keep(&mut self, env: &mut Env, won: Won) -> LeaseId {
         let renewal = if won.is_renewed { Renewal::On } else { Renewal::Off };
         let now = self.now(env);
@@ -113,7 +113,7 @@ impl Client {
         let times = (env.now, self.end_of(kept.lease()), self.me.clock.when(hold_until));
         let fence = fenced.map(FencedLease::fence);
         let is_adopted = from.is_some() && fenced.is_some();
-        // The lease goes on as another owner while it is handed over, which claims nothing.
+        // While a lease is detached, it has another owner that makes no claim.
         let claimed_by = from.as_ref().and_then(|_| self.tasks[task].held_by.take());
         let claim = Claim::new(lock, Some(self.me.number), owner.clone(), times)
             .with_fence(fence, self.me.clock.when(sent_at))
@@ -122,7 +122,7 @@ impl Client {
         self.wins += 1;
         env.count.acquisitions += 1;
         env.count.adopted += u64::from(is_adopted);
-        // Whoever stood still while it asked may have won what is nearly over.
+        // A client that was paused while it asked may have won a lease that is about to end.
         let is_safe = env.is_calm(self.me.number) && remaining >= terms.ttl() / 2;
         let is_carried = false;
         let held = Held { id, lock, task, claim, hold_until, is_renewed, is_safe, is_carried };
@@ -131,7 +131,8 @@ impl Client {
         claim
     }
 
-    /// Nodes are restarted one after the other from now on: what all of them have is not lost.
+    /// Nodes restart one after the other from now on: leases that all of them have must not be
+    /// lost.
     pub(crate) fn carry(&mut self, env: &mut Env) {
         let needed = Duration::from_nanos(TRIPS_PER_TTL * env.settings.longest_trip());
         for known in &mut self.held {
@@ -153,7 +154,7 @@ impl Client {
         self.held.iter_mut().find(|held| held.id == id)
     }
 
-    /// The holder lets go of the lease, for the checker. Returns its lock.
+    /// Reports to the checker that the holder gives up the lease. Returns its lock.
     pub(super) fn note_given_up(
         &mut self,
         env: &mut Env,
@@ -184,7 +185,7 @@ impl Client {
         });
     }
 
-    /// The lease is gone: its holder is told, once.
+    /// The lease is lost: its holder is notified, once.
     pub(super) fn lose(&mut self, env: &mut Env, id: LeaseId, reason: LostReason) {
         self.me.machine.lose(id, reason);
         self.drive(env);
@@ -226,7 +227,7 @@ impl Client {
         self.handle_loss(env, task, id);
     }
 
-    /// An extension says that it came before the old deadline: so it must have.
+    /// An extension that counts must have come before the old deadline.
     pub(super) fn check_in_time(&mut self, env: &mut Env, id: LeaseId, held_until: Moment) {
         if self.now(env) >= held_until
             && let Some(held) = self.held(id)
@@ -245,7 +246,7 @@ impl Client {
         self.note_lease(env, known, held.owner(), || LeaseChange::Renewed(until));
     }
 
-    /// The true time at which the holder will stop to believe that it holds the lock.
+    /// The true time at which the holder's own clock ends the lease.
     fn end_of(&self, lease: &Lease) -> Nanos {
         match lease.check(lease.valid_until()) {
             Ok(()) => NEVER,
@@ -254,7 +255,7 @@ impl Client {
         }
     }
 
-    /// Tells the checker for how long the holder believes to hold the lock.
+    /// Reports to the checker until when the holder believes that it holds the lock.
     fn note_end(&self, env: &mut Env, id: LeaseId) {
         let Some(known) = self.held.iter().find(|held| held.id == id) else { return };
         let Some(held) = self.me.machine.lease(id) else { return };
@@ -266,6 +267,6 @@ impl Client {
     }
 }
 
-/// A lease of so many round trips is renewed in time, even if a renewal or two do not count since a
-/// user has sent an extension after them.
+/// A lease of this number of round trips is renewed in time, even if one or two renewals do not
+/// count because a user has sent an extension after them.
 const TRIPS_PER_TTL: u64 = 25;

@@ -13,7 +13,7 @@ use quorate_core::{
     terms::vote_timeout,
 };
 
-use self::handshakes::Verdict;
+use self::handshakes::NextStep;
 pub(crate) use self::handshakes::{Handshakes, view_of};
 use super::{Client, Names};
 use crate::{
@@ -38,7 +38,7 @@ pub(crate) struct Process {
     /// Everything that it decides.
     pub(crate) machine: Machine,
     pub(crate) driving: Driving,
-    /// What it knows of its nodes, where they are guarded.
+    /// Its membership view, where nodes use quarantine.
     pub(crate) handshakes: Option<Handshakes>,
 }
 
@@ -84,10 +84,12 @@ impl Client {
         act(&mut self.me.machine, &patience, now)
     }
 
-    /// Something is due, or was due while the process stood still.
+    /// A task is due, or was due while the process was paused.
     pub(crate) fn handle(&mut self, env: &mut Env, what: Due) {
         match what {
-            Due::Silence { node, generation } => self.look(env, usize::from(node), generation),
+            Due::Silence { node, generation } => {
+                self.check_silence(env, usize::from(node), generation)
+            }
             Due::Broken { node, generation } => {
                 self.handle_break(env, usize::from(node), generation, false);
             }
@@ -145,18 +147,18 @@ impl Client {
                 self.me.machine.handle_answer(node, about, answer.as_ref(), now);
             }
             Whose::Link(sent_at) => self.handle_link_answer(env, node, sent_at, answer.as_ref()),
-            Whose::Meeting(sent_at) => self.handle_meeting(env, node, sent_at, answer.as_ref()),
+            Whose::Handshake(sent_at) => self.handle_handshake(env, node, sent_at, answer.as_ref()),
         }
         self.drive(env);
         self.me.driving.pulling = None;
-        // Without a session that the node knows, a connection is of no use.
+        // The node does not know the session: the connection is closed.
         let is_forgotten = answer.as_ref().is_some_and(Reply::is_stale);
         if is_forgotten || !is_of_machine && answer.is_none() {
             self.close(env, node, is_forgotten);
         }
     }
 
-    /// A node tells something unasked.
+    /// A push has arrived.
     pub(crate) fn handle_push(&mut self, env: &mut Env, node: usize, push: Push) {
         let counts = push.counts_in(self.link(env, node).session);
         self.note_push(env, node, &push, counts);
@@ -169,7 +171,7 @@ impl Client {
         self.drive(env);
     }
 
-    /// The node knows our session, and tells its time.
+    /// The node knows the session, and reports its time.
     fn handle_link_answer(
         &mut self,
         env: &mut Env,
@@ -198,13 +200,13 @@ impl Client {
                 let what = Due::Recovered { node: node as u8, generation };
                 self.plan(env, now + recovers_in, what);
             } else {
-                self.tell_up(env, node);
+                self.report_up(env, node);
             }
         }
     }
 
     /// The node can be asked for locks.
-    fn tell_up(&mut self, env: &mut Env, node: usize) {
+    fn report_up(&mut self, env: &mut Env, node: usize) {
         let now = self.now(env);
         self.me.machine.handle_up(node, now);
         self.drive(env);
@@ -214,7 +216,7 @@ impl Client {
         let link = self.link(env, node);
         if link.generation == generation && link.is_recovering {
             link.is_recovering = false;
-            self.tell_up(env, node);
+            self.report_up(env, node);
         }
     }
 
@@ -228,8 +230,8 @@ impl Client {
         }
     }
 
-    /// The connection to a node is gone: what was asked on it will never be answered. If the node
-    /// has forgotten the session, what it granted does not count.
+    /// The connection to a node is closed: its open requests will never be answered. If the node
+    /// has forgotten the session, its grants do not count.
     fn handle_break(&mut self, env: &mut Env, node: usize, generation: u32, is_forgotten: bool) {
         let is_dead = self.is_dead;
         let link = self.link(env, node);
@@ -252,20 +254,20 @@ impl Client {
         self.drive(env);
     }
 
-    /// Closes a link that is silent for too long.
-    fn look(&mut self, env: &mut Env, node: usize, generation: u32) {
+    /// Closes a link that has been silent for too long.
+    fn check_silence(&mut self, env: &mut Env, node: usize, generation: u32) {
         let now = env.now;
         let link = self.link(env, node);
         if generation != link.generation {
             return;
         }
-        match link.look() {
+        match link.check_silence() {
             None => {}
             Some(then) if now < then => {
                 self.plan(env, then, Due::Silence { node: node as u8, generation });
             }
             Some(_) => {
-                let silent = || "is silent for too long and made anew".into();
+                let silent = || "is silent for too long and is opened again".into();
                 env.note(self.me.number, node, silent);
                 self.close(env, node, false);
             }
@@ -286,7 +288,7 @@ impl Client {
         }
         link.open(now, has_sessions);
         if !has_sessions {
-            self.tell_up(env, node);
+            self.report_up(env, node);
         } else if self.me.handshakes.is_some() {
             self.meet(env, node);
         } else {
@@ -313,7 +315,7 @@ impl Client {
             .map_or_else(|| SessionTerms::without_membership(lifetime_ms), |it| it.terms(node, now))
     }
 
-    /// Closes a connection that is of no use, if it is there.
+    /// Closes a connection, if it is open.
     fn close(&mut self, env: &mut Env, node: usize, is_forgotten: bool) {
         if self.link(env, node).is_up {
             let (number, now) = (self.me.number, env.now);
@@ -325,20 +327,20 @@ impl Client {
         }
     }
 
-    /// A new connection to a guarded node begins with a question.
+    /// A new connection to a node with quarantine begins with a membership handshake.
     fn meet(&mut self, env: &mut Env, node: usize) {
         let moment = self.now(env);
         let Some(handshakes) = self.me.handshakes.as_mut() else { return };
         let greeting = handshakes.greeting(node, env.now, moment);
-        self.send_meeting(env, node, membership::Command::Handshake(greeting));
+        self.send_membership(env, node, membership::Command::Handshake(greeting));
     }
 
-    fn send_meeting(&self, env: &mut Env, node: usize, it: membership::Command) {
-        let whose = Whose::Meeting(self.now(env));
+    fn send_membership(&self, env: &mut Env, node: usize, it: membership::Command) {
+        let whose = Whose::Handshake(self.now(env));
         self.send(env, node, Waiting { whose, command: it.into() });
     }
 
-    fn handle_meeting(
+    fn handle_handshake(
         &mut self,
         env: &mut Env,
         node: usize,
@@ -351,7 +353,7 @@ impl Client {
                 membership::Reply::Enrolled | membership::Reply::Changed => self.meet(env, node),
                 _ => self.close(env, node, false),
             },
-            // Without an answer, or with another one, the connection is of no use.
+            // Without a usable answer the caller closes the connection.
             Some(Reply::Stale) | None => {}
             Some(_) => self.close(env, node, false),
         }
@@ -363,13 +365,13 @@ impl Client {
         let (opinion, is_changed) = handshakes.hear(node, sent_at, met);
         let others = (0..handshakes.nodes()).filter(|other| is_changed && *other != node);
         self.note_opinion(env, node, &opinion);
-        // They are judged anew.
+        // Their handshakes are repeated.
         others.for_each(|other| self.close(env, other, true));
         let Some(handshakes) = self.me.handshakes.as_mut() else { return };
         match handshakes.decide(node, opinion, met, now) {
-            Verdict::Votes => self.attach(env, node),
-            Verdict::Say(command) => self.send_meeting(env, node, command),
-            Verdict::Leave => self.close(env, node, false),
+            NextStep::Votes => self.attach(env, node),
+            NextStep::Send(command) => self.send_membership(env, node, command),
+            NextStep::Leave => self.close(env, node, false),
         }
     }
 }
@@ -395,8 +397,8 @@ impl Driver for Client {
         !is_pulling && link.is_attached && link.waiting.len() > idle_max
     }
 
-    /// Like a link to a server, a node takes heartbeats together. Some runs have nodes that take
-    /// every batch; one that recovers takes all that does not ask for locks.
+    /// As on a link to a server, heartbeats leave in one batch. In some runs all commands do; to a
+    /// recovering node all commands that do not ask for locks.
     fn joins(&mut self, env: &mut Env, node: usize) -> Joins {
         match (env.settings.idle_max == 0, self.link(env, node).is_recovering) {
             (false, _) => Command::is_heartbeat,

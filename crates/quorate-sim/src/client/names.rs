@@ -1,4 +1,4 @@
-//! How the owners of a simulated client are named.
+//! The names of the owners of a simulated client.
 
 use quorate_core::{
     client::owners::{OwnerKind, OwnerSource},
@@ -14,7 +14,7 @@ pub(crate) struct Names {
     client: usize,
     id: ClientId,
     sequence: u64,
-    /// Tickets are coarse, and which was the last one.
+    /// Whether tickets are coarse, and the last coarse one.
     is_coarse: bool,
     last_coarse: u64,
 }
@@ -24,7 +24,7 @@ impl Names {
         Self { client, id, sequence: 0, is_coarse, last_coarse: 0 }
     }
 
-    /// Another process takes its place.
+    /// Another process replaces it.
     pub(super) const fn rename(&mut self, id: ClientId) {
         self.id = id;
     }
@@ -50,7 +50,7 @@ impl OwnerSource for Names {
         Owner::new(&self.id, number, &trace::client_name(self.client))
     }
 
-    /// The same but for the last digits, in which those of one client differ.
+    /// Rounds coarse tickets, so that only tickets of one client differ in the last digits.
     fn ticket(&mut self, drawn: u64) -> u64 {
         if !self.is_coarse {
             return drawn;

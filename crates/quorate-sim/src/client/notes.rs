@@ -1,4 +1,5 @@
-//! What the checker sees of the links of a client, and what those need of their run.
+//! What the checker and the trace record about the links of a client, and what the links need to
+//! know about their run.
 
 use quorate_core::{
     client::{About, Transmit},
@@ -18,7 +19,7 @@ impl Client {
     pub(super) fn note_sending(&mut self, env: &mut Env, transmit: &Transmit) {
         for (about, ..) in transmit.about.entries(&transmit.command, None) {
             if let About::Waiter(question) = about {
-                self.stand(env, question.call);
+                self.enter_queue(env, question.call);
             }
         }
     }
@@ -41,7 +42,7 @@ impl Client {
             text: format!("{:?} {} {}", push.kind, trace::owner_name(&push.owner), push.fence),
         });
         if counts && push.kind == PushKind::Granted {
-            env.check.order.hand_on(&push.owner);
+            env.check.order.hand_off(&push.owner);
         }
     }
 
@@ -55,7 +56,7 @@ impl Client {
         env.count.waits += u64::from(matches!(opinion, Opinion::Quarantined(_)));
         env.count.differs += u64::from(matches!(opinion, Opinion::Differs(_)));
         self.opinion = env.settings.is_changing().then(|| opinion.clone());
-        env.note(self.me.number, node, || format!("is judged: {}", told(opinion)));
+        env.note(self.me.number, node, || format!("handshake: {}", opinion_text(opinion)));
     }
 }
 
@@ -86,12 +87,12 @@ impl Env {
     }
 }
 
-fn told(opinion: &Opinion) -> String {
+fn opinion_text(opinion: &Opinion) -> String {
     match opinion {
         Opinion::Votes(_) => "it votes".into(),
         Opinion::Quarantined(it) => format!("it waits for {} ms: {}", it.left_ms, it.reason),
-        Opinion::Enrol(_) => "it is to be enrolled".into(),
-        Opinion::Update { .. } => "it is to be told of a change".into(),
+        Opinion::Enrol(_) => "it must be enrolled".into(),
+        Opinion::Update { .. } => "it must be notified of a change".into(),
         Opinion::Differs(why) => format!("it differs: {why}"),
     }
 }

@@ -1,4 +1,4 @@
-//! What the users of a client do: one thing after the other, with every call of the interface.
+//! What the users of a client do: one operation after the other, with every call of the interface.
 
 mod detach;
 mod downgrade;
@@ -40,19 +40,19 @@ pub(crate) struct Task {
     dice: Dice,
     stage: Stage,
     operation: Operation,
-    /// Numbers operations and steps, so that what is over does not go on.
+    /// Numbers operations and steps, so that events of earlier ones are ignored.
     operations: u32,
     steps: u32,
     backoff: Backoff,
     is_waiting: bool,
-    /// A lease that is about to be left to another client.
+    /// A lease that is being detached for another client.
     handing: Option<Handing>,
-    /// A lease that is about to be a reader's.
+    /// A lease that is being downgraded.
     becoming: Option<Becoming>,
     /// The other calls of a set, and the other leases once it is held.
     set: Vec<(usize, CallId)>,
     others: Vec<LeaseId>,
-    /// As whom the one who left a lease held it, if that is to be taken over.
+    /// The owner of an adopted lease before it was detached.
     pub(super) held_by: Option<Owner>,
 }
 
@@ -100,7 +100,7 @@ impl Task {
         }
     }
 
-    /// The process died.
+    /// The process crashed.
     pub(super) fn forget(&mut self) {
         self.stage = Stage::Thinking;
         self.operations += 1;
@@ -113,7 +113,7 @@ impl Task {
 }
 
 impl Client {
-    /// Waits a little before the next thing.
+    /// Waits a little before the next operation.
     pub(super) fn think(&mut self, env: &mut Env, task: usize) {
         self.stop_waiting(env, task);
         self.release_others(env, task);
@@ -184,7 +184,7 @@ impl Client {
         }
     }
 
-    /// Asks for the lock, waiting for it or once.
+    /// Asks for the lock, with waiting or once.
     fn ask_for_lock(&mut self, env: &mut Env, task: usize) {
         let Operation { lock, ttl_ms, patience, .. } = self.tasks[task].operation;
         self.tasks[task].held_by = None;
@@ -199,7 +199,7 @@ impl Client {
         }
     }
 
-    /// Takes over a lease that was left, under a name that never queues.
+    /// Adopts a detached lease, as an owner that never queues.
     fn adopt(&mut self, env: &mut Env, task: usize, left: Handover) {
         let Operation { ttl_ms, .. } = self.tasks[task].operation;
         let Handover { lock, owner: from, held_by, fence } = left;
@@ -254,7 +254,7 @@ impl Client {
                 self.handle_renewed(env, task, held, watched, outcome);
             }
             (Stage::Acting(held), Ended::Round(_, finding)) => match finding {
-                // The machine has told of the loss already.
+                // The machine has reported the loss already.
                 RoundOutcome::Refused => {}
                 RoundOutcome::Agreed | RoundOutcome::Unsure => self.hold_on(env, task, held),
             },
@@ -341,7 +341,7 @@ impl Client {
                 self.note_renewed(env, id);
                 self.hold_on(env, task, id);
             }
-            // The machine has told of the loss already.
+            // The machine has reported the loss already.
             renew::Outcome::Gone => {}
             renew::Outcome::TooLate | renew::Outcome::Unsure => {
                 if !matches!(self.tasks[task].stage, Stage::Acting(held) if held == id) {
@@ -353,7 +353,7 @@ impl Client {
         }
     }
 
-    /// Half of the work is done: something else about the lock, if that is wanted.
+    /// After half of the work: an extension, a check or a downgrade, if the operation has one.
     fn go_on(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         let now = self.now(env);
         let held = self.me.machine.lease(id);
@@ -422,7 +422,7 @@ impl Client {
                 self.release(env, id, None);
                 self.think(env, task);
             }
-            // What is left stays for a ttl if nobody comes for it.
+            // A detached lease stays for a ttl if no client adopts it.
             End::LeaveTo(_) if is_set || !env.settings.does_leave() => {
                 self.release(env, id, None);
                 self.think(env, task);
@@ -431,7 +431,7 @@ impl Client {
         }
     }
 
-    /// The guard goes without waiting for anything.
+    /// Drops the guard without waiting for the release.
     fn give_back(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         self.release_others(env, task);
         self.release(env, id, None);
@@ -459,7 +459,7 @@ impl Client {
         }
     }
 
-    /// Goes on with the task after a while.
+    /// Continues the task after a while.
     fn wait(&mut self, env: &mut Env, task: usize, time: Nanos) {
         let flow = &mut self.tasks[task];
         flow.steps += 1;
@@ -472,8 +472,8 @@ impl Client {
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(4);
 const RETRY_DELAY_MAX: Duration = Duration::from_millis(100);
 
-/// Who does not let go of a lost lock does so after this time.
+/// A stubborn holder drops a lost guard after this time.
 const STUBBORN_FOR: Nanos = 30 * MS;
 
-/// Who does not want to wait gives up after this time, at the most.
+/// A single try gives up after this time at the latest.
 const TRY_MAX: Nanos = 600 * MS;

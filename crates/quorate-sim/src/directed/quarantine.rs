@@ -60,8 +60,8 @@ fn a_quarantined_node_restores_no_lost_key() -> Result<(), String> {
     }
 }
 
-/// The set grows from three nodes to five. A has sessions with two of them, and is not notified: its
-/// sessions name the old config.
+/// The set grows from three nodes to five. A has sessions with two of them, and is not notified:
+/// its sessions name the old config.
 ///
 /// Fails if A has a majority of three and B one of five.
 fn a_session_ends_when_the_node_changes() -> Result<(), String> {
@@ -158,8 +158,8 @@ fn the_nodes_clock_alone_does_not_end_a_quarantine() -> Result<(), String> {
 }
 
 /// A holds three nodes of five, and B is granted the two others. One of those is made a replica of
-/// a node of A's, and a master again: it has A's key, and has forgotten B. A renews where it can. On
-/// the node that it cannot reach its key expires, and B gets that node.
+/// a node of A's, and a master again: it has A's key, and has forgotten B. A renews where it can.
+/// On the node that it cannot reach its key expires, and B gets that node.
 ///
 /// Fails if the renewal of A counts the node that had voted for B and forgot its vote.
 fn a_node_that_was_a_replica_extends_nothing() -> Result<(), String> {

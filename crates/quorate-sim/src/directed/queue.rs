@@ -82,7 +82,8 @@ fn confirmation_counts_with_the_fence_that_is_stored() -> Result<(), String> {
     follows(held_by_b, a.win(&mut fixture, &[0, 1], 42)?)
 }
 
-/// A holds the lock. One of its keys is lost, and B comes, holds the lock and releases it. Then A extends.
+/// A holds the lock. One of its keys is lost, and B comes, holds the lock and releases it. Then A
+/// extends.
 ///
 /// Fails if A's lease is extended after a later holder.
 fn a_lease_that_is_not_the_newest_is_not_extended() -> Result<(), String> {
@@ -106,8 +107,8 @@ fn a_lease_that_is_not_the_newest_is_not_extended() -> Result<(), String> {
     }
 }
 
-/// A day after the last holder its fence is forgotten, and a client asks whose clock is behind. Later
-/// a client asks whose clock is far ahead.
+/// A day after the last holder its fence is forgotten, and a client asks whose clock is behind.
+/// Later a client asks whose clock is far ahead.
 ///
 /// Fails if a fence is smaller than an earlier one, or far from the time of the nodes.
 fn fences_neither_decrease_nor_run_away() -> Result<(), String> {
@@ -131,9 +132,9 @@ fn fences_neither_decrease_nor_run_away() -> Result<(), String> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
 }
 
-/// A is granted one node and pauses until the grant has expired. B gets that node and another, holds
-/// the lock and releases it. Then A receives two valid grants, one of them with the fence of the
-/// expired one.
+/// A is granted one node and pauses until the grant has expired. B gets that node and another,
+/// holds the lock and releases it. Then A receives two valid grants, one of them with the fence of
+/// the expired one.
 ///
 /// Fails if A, which holds the lock after B, has a smaller fence.
 fn an_expired_grant_does_not_count_for_the_fence() -> Result<(), String> {
@@ -156,8 +157,8 @@ fn an_expired_grant_does_not_count_for_the_fence() -> Result<(), String> {
     follows(held_by_b, a.win(&mut fixture, &[1, 2], 105)?)
 }
 
-/// A asks, and the connection breaks with the request in flight. On the next connection A asks again
-/// and cancels. Then the first request arrives.
+/// A asks, and the connection breaks with the request in flight. On the next connection A asks
+/// again and cancels. Then the first request arrives.
 ///
 /// Fails if the lock then belongs to A.
 fn an_acquire_of_an_older_connection_is_not_executed() -> Result<(), String> {
@@ -242,9 +243,9 @@ fn a_late_release_does_not_affect_a_waiter_that_returned() -> Result<(), String>
     }
 }
 
-/// A holds the lock by two nodes, is queued behind B on the third, and detaches the lease. On one of
-/// the two nodes it expires; B gets that node, holds the lock, and releases it. Then C adopts the
-/// lease of A.
+/// A holds the lock by two nodes, is queued behind B on the third, and detaches the lease. On one
+/// of the two nodes it expires; B gets that node, holds the lock, and releases it. Then C adopts
+/// the lease of A.
 ///
 /// Fails if C holds the lock with the fence of A because the third node was granted to A.
 fn a_detached_lease_is_not_revived() -> Result<(), String> {

@@ -131,7 +131,8 @@ fn the_set_does_not_change_away_from_a_holder() -> Result<(), String> {
     }
 }
 
-/// A node is replaced, only one of the others learns of it, and some clients still reach the old one.
+/// A node is replaced, only one of the others learns of it, and some clients still reach the old
+/// one.
 ///
 /// Fails if the lock has two holders.
 fn a_new_node_waits_until_a_majority_knows_of_it() -> Result<(), String> {

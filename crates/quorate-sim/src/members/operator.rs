@@ -81,7 +81,7 @@ impl Operator {
             link.waiting.clear();
             link.open(now, true);
         }
-        let waiting = Waiting { whose: Whose::Meeting(Moment::from_nanos(now)), command };
+        let waiting = Waiting { whose: Whose::Handshake(Moment::from_nanos(now)), command };
         env.net.send(&mut env.queue, now, (self.party, seat, 0), waiting);
     }
 

@@ -196,8 +196,8 @@ impl Run {
         Some(said)
     }
 
-    /// An operator vouches: all other servers are off, and servers with another list have no locks to
-    /// remember.
+    /// An operator vouches: all other servers are off, and servers with another list have no locks
+    /// to remember.
     fn rescues(&mut self, config: &AgreedConfig) -> bool {
         let list = list_of(config);
         for server in 0..self.env.nodes.len() {

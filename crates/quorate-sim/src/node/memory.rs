@@ -1,4 +1,4 @@
-//! What the checker knows of a node's memory, whatever the node itself makes of it.
+//! What the checker knows about what a node has forgotten, independent of the node.
 
 use quorate_core::{
     command::{Command, Reply},
@@ -9,32 +9,32 @@ use crate::clock::Nanos;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Memory {
-    /// When it last forgot something that it had granted.
+    /// When it last forgot a grant.
     forgot_at: Option<Nanos>,
-    /// When it forgot extensions that it had granted after that, in its guard.
+    /// When it forgot extensions that it had confirmed after that, during its quarantine.
     forgot_extended_at: Option<Nanos>,
-    /// It has reason to doubt itself, and has not yet.
+    /// It has a reason for a quarantine that has not begun yet.
     is_suspect: bool,
-    /// The latest time that it told anybody, by its own clock.
+    /// The latest time that it reported to a client, by its own clock.
     pub(crate) seen_ms: u64,
-    /// It was set back to this latest time, and nobody who knew a later one has come since.
+    /// It was rolled back to this latest time, and no client that knew a later one has come since.
     unwitnessed: Option<u64>,
 }
 
-/// What the checker makes of a command.
+/// What the checker concludes from a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Noted {
     Nothing,
-    /// The node doubts itself from now on, and has reason to if `is_right`.
+    /// The quarantine of the node begins, with a reason if `is_right`.
     Doubts {
         is_right: bool,
     },
-    /// The node was set back, and lets somebody in who cannot know.
+    /// The node was rolled back, and gives a session to a client that cannot know.
     Unwitnessed,
 }
 
 impl Memory {
-    /// It may have forgotten, for all that anybody can see.
+    /// For all that clients can observe, it may have forgotten grants.
     pub(crate) const fn suspect(&mut self) {
         self.is_suspect = true;
     }
@@ -46,20 +46,20 @@ impl Memory {
         self.unwitnessed = None;
     }
 
-    /// It forgets once more before it votes again. Holders extended what they have there for as
-    /// long as their sessions lasted, and no longer: that is in the guard.
+    /// It forgets once more before it votes again. Holders extended their leases there only while
+    /// their sessions lasted: that is within the quarantine.
     pub(crate) fn forget_extended(&mut self, now: Nanos, session: Nanos) {
         self.forgot_extended_at = self.forgot_at.map(|at| now.min(at + session));
     }
 
-    /// The machine is what it was when it told `seen_ms`.
+    /// The node has the state that it had when it reported `seen_ms`.
     pub(crate) const fn set_back(&mut self, now: Nanos, seen_ms: u64) {
         self.forget(now);
         self.unwitnessed = Some(seen_ms);
         self.seen_ms = seen_ms;
     }
 
-    /// Whether it is unknown to all that it was set back.
+    /// Whether no client knows that it was rolled back.
     pub(crate) const fn is_unwitnessed(&self) -> bool {
         self.unwitnessed.is_some()
     }
@@ -69,14 +69,14 @@ impl Memory {
         self.forgot_at.is_some_and(|at| now < at + within)
     }
 
-    /// Whether it may lack what is held, and must not vote for others: no claim lasts longer than
+    /// Whether it may lack keys of holders and must not vote for others: no claim lasts longer than
     /// `carried_for` after it was forgotten.
     pub(crate) fn is_carried(&self, now: Nanos, carried_for: Nanos) -> bool {
         let last = self.forgot_extended_at.or(self.forgot_at);
         last.is_some_and(|at| now < at + carried_for)
     }
 
-    /// Something was run at `time_ms` by its clock.
+    /// A command ran at `time_ms` by its clock.
     pub(crate) fn note(&mut self, time_ms: u64, command: &Command, reply: &Reply) -> Noted {
         let noted = match (command, reply) {
             (

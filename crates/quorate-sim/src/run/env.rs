@@ -142,8 +142,8 @@ impl Env {
     /// Whoever stands in line on a majority of the nodes is not overtaken.
     fn check_order(&mut self, number: u32) {
         let lock = self.check.claim(number).lock;
-        let in_line = self.check.order.tickets(lock);
-        if in_line.is_empty() {
+        let queued = self.check.order.tickets(lock);
+        if queued.is_empty() {
             return;
         }
         let mut seen = Vec::new();
@@ -156,13 +156,13 @@ impl Env {
             }));
         }
         let (nodes, quorum) = (self.nodes.len(), self.quorum());
-        let in_line = in_line.into_iter().filter_map(|known| {
+        let queued = queued.into_iter().filter_map(|known| {
             let count = seen.iter().filter(|it| **it == known).count();
             let (client, ticket) = known;
             let is_everywhere = count == nodes;
             (count >= quorum).then_some(Queued { client, ticket, is_everywhere })
         });
-        self.check.check_order(self.now, number, &in_line.collect::<Vec<_>>());
+        self.check.check_order(self.now, number, &queued.collect::<Vec<_>>());
     }
 
     /// Somebody was told that it holds a lock.

@@ -1,4 +1,4 @@
-//! What a client knows of its guarded nodes.
+//! What a client knows of nodes with quarantine.
 
 use quorate_core::{
     command::SessionTerms,
@@ -14,7 +14,7 @@ use crate::{
     settings::{QuarantineSettings, label, wall_ms},
 };
 
-/// What one process knows of its nodes.
+/// The membership view of one process, and its state for each node.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     view: View,
@@ -29,19 +29,19 @@ pub(crate) struct Handshakes {
 
 #[derive(Clone, Debug, Default)]
 struct Seat {
-    /// As it was judged on the connection of today.
+    /// Its mark in the handshake of the current connection.
     mark: Option<Mark>,
-    /// For how long it need not be asked again.
+    /// For how long it need not be contacted again.
     away: Option<Nanos>,
-    /// For how long it is not to be asked for locks, as it was judged.
+    /// For how long it must not be asked for locks, by its handshake.
     recovers_in: Nanos,
 }
 
-/// What to do with a node that was met.
-pub(super) enum Verdict {
+/// The next step after a handshake.
+pub(super) enum NextStep {
     /// A session with it can begin.
     Votes,
-    Say(Command),
+    Send(Command),
     Leave,
 }
 
@@ -61,13 +61,13 @@ impl Handshakes {
         handshakes
     }
 
-    /// Another process begins with nothing but its list.
+    /// Another process starts with its list only.
     pub(crate) fn forget(&mut self, list: &[usize]) {
         self.seats = vec![Seat::default(); list.len()];
         self.view = view_of(list, self.max_ttl_ms, self.quarantine.quarantine_ms);
     }
 
-    /// An operator vouches for the list: no change of it was made here, ever.
+    /// An operator vouches for the list.
     pub(crate) const fn vouch(&mut self) {
         self.view.set_vouched(true);
     }
@@ -107,12 +107,12 @@ impl Handshakes {
         self.seats[node].recovers_in
     }
 
-    /// A node has told its time, which it was asked for at `sent_at`.
+    /// A node has reported its time, for which it was asked at `sent_at`.
     pub(super) fn know(&mut self, node: usize, time_us: u64, sent_at: Moment) {
         self.view.record_time(node, time_us, sent_at);
     }
 
-    /// The connection to a node is gone. Returns for how long it is not wanted.
+    /// The connection to a node is closed. Returns for how long it should stay closed.
     pub(super) fn leave(&mut self, node: usize) -> Option<Nanos> {
         self.view.leave(node);
         self.seats[node].mark = None;
@@ -134,7 +134,7 @@ impl Handshakes {
         }
     }
 
-    /// What a node is, and whether that puts the others in doubt.
+    /// Returns the opinion about a node, and whether the handshakes of the others must be repeated.
     pub(super) fn hear(&mut self, node: usize, sent_at: Moment, met: &NodeInfo) -> (Opinion, bool) {
         self.know(node, met.time_us, sent_at);
         self.view.record(node, met.clone())
@@ -146,34 +146,34 @@ impl Handshakes {
         opinion: Opinion,
         met: &NodeInfo,
         now: Nanos,
-    ) -> Verdict {
+    ) -> NextStep {
         match opinion {
             Opinion::Votes(mark) => {
                 self.seats[node].mark = Some(mark);
                 self.seats[node].recovers_in = met.recovers_in_ms * MS;
-                Verdict::Votes
+                NextStep::Votes
             }
             Opinion::Quarantined(Quarantine { left_ms, .. }) => {
-                // Nobody is late when the guard ends.
+                // Clients return soon after the end of the quarantine.
                 let often_ms = self.session_ms / 5;
                 let away_ms = match left_ms < self.session_ms {
                     true => left_ms.min(often_ms),
                     false => self.dice.between(left_ms / 8, left_ms / 4).max(often_ms),
                 };
                 self.seats[node].away = Some(away_ms.min(AWAY_MAX_MS) * MS);
-                Verdict::Leave
+                NextStep::Leave
             }
             Opinion::Enrol(enrolment) => {
                 let wall_ms = self.wall_ms(now);
-                Verdict::Say(Command::Enrol(Enrolment { wall_ms, ..enrolment }))
+                NextStep::Send(Command::Enrol(Enrolment { wall_ms, ..enrolment }))
             }
             Opinion::Update { mark, config } => {
                 let fresh = self.fresh();
-                Verdict::Say(Command::Change { mark, config, fresh })
+                NextStep::Send(Command::Change { mark, config, fresh })
             }
             Opinion::Differs(_) => {
                 self.seats[node].away = Some(DIFFERS_MS * MS);
-                Verdict::Leave
+                NextStep::Leave
             }
         }
     }
@@ -187,13 +187,13 @@ impl Handshakes {
     }
 }
 
-/// What one knows at first who takes these for its nodes.
+/// The initial view of a client with this list.
 pub(crate) fn view_of(list: &[usize], max_ttl_ms: u64, quarantine_ms: u64) -> View {
     View::new(list.iter().map(|node| label(*node)), max_ttl_ms, quarantine_ms)
 }
 
-/// A client that has to wait asks again after this time at the latest: another one may have ended
-/// it.
+/// A client asks a quarantined node again after this time at the latest: an operator may have ended
+/// the quarantine.
 const AWAY_MAX_MS: u64 = 300;
 
 const DIFFERS_MS: u64 = 50;

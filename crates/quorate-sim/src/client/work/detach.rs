@@ -1,4 +1,4 @@
-//! A lease goes to another client.
+//! Detaches a lease for another client.
 
 use quorate_core::{
     acquire::Outcome,
@@ -17,7 +17,7 @@ use crate::{
     run::{Env, Handover},
 };
 
-/// What is handed over, while the nodes are asked to name another owner.
+/// A lease that is being detached, while the nodes store another owner.
 #[derive(Debug)]
 pub(super) struct Handing {
     to: usize,
@@ -26,7 +26,7 @@ pub(super) struct Handing {
 }
 
 impl Client {
-    /// Whoever may stand in line somewhere takes another owner first, which does not.
+    /// A holder that may be queued on a node first takes another owner, which is not queued.
     pub(super) fn start_handing_over(
         &mut self,
         env: &mut Env,
@@ -34,14 +34,14 @@ impl Client {
         id: LeaseId,
         to: usize,
     ) {
-        let lock = self.note_given_up(env, id, "leaves to another");
+        let lock = self.note_given_up(env, id, "detaches");
         let (Some(lock), Some(held)) = (lock, self.me.machine.lease(id)) else {
             return self.think(env, task);
         };
         let (owner, fenced) = (held.owner().clone(), held.fenced());
         let fence = fenced.map(FencedLease::fence);
         let left = Handover { lock, owner: owner.clone(), held_by: owner, fence };
-        if !may_stand_in_line(held) {
+        if !may_be_queued(held) {
             self.me.machine.leave(id);
             env.excused.push(left.owner.clone());
             env.detached_leases[to] = Some(left);
@@ -79,7 +79,7 @@ impl Client {
             env.detached_leases[to] = Some(Handover { lock, owner, held_by, fence });
             return self.think(env, task);
         }
-        // Only what was held all the time is held still.
+        // Only a lease that was held throughout is still held.
         if is_renamed {
             self.start_release(env, lock, Claim { owner, untaken, ..old });
         }
@@ -87,7 +87,7 @@ impl Client {
         self.think(env, task);
     }
 
-    /// Nobody waits for it any more: it is given back.
+    /// The caller has gone: the lease is released.
     pub(super) fn stop_handing_over(&mut self, env: &mut Env, task: usize) {
         if let Some(Handing { lock, lease, to: _ }) = self.tasks[task].handing.take() {
             self.release_lease(env, lock, lease, None);
@@ -95,7 +95,7 @@ impl Client {
     }
 }
 
-fn may_stand_in_line(held: &HeldLease) -> bool {
+fn may_be_queued(held: &HeldLease) -> bool {
     if mutant::current() == Some(Mutant::DetachQueued) {
         return false;
     }

@@ -1,4 +1,4 @@
-//! A user who has written goes on as a reader.
+//! A writer becomes a reader.
 
 use quorate_core::{
     acquire::Outcome,
@@ -19,7 +19,7 @@ use crate::{
     trace::Group,
 };
 
-/// What becomes a reader's, while the nodes are asked to name the reader.
+/// A lease that is being downgraded, while the nodes store the reader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Becoming {
     lock: usize,
@@ -27,19 +27,19 @@ pub(super) struct Becoming {
 }
 
 impl Client {
-    /// Whether the task, which has the lock alone, goes on as a reader: in some of the runs where
-    /// locks are shared.
+    /// Whether the task, which holds the lock exclusively, becomes a reader: in some of the runs
+    /// with shared locks.
     pub(super) fn wants_to_read(&mut self, env: &Env, task: usize, id: LeaseId) -> bool {
         let held = self.me.machine.lease(id);
         let fenced = held.and_then(HeldLease::fenced);
-        // Whoever took a lease over does not know who wanted it how.
+        // An adopted lease is not downgraded.
         let is_own = fenced.is_some_and(FencedLease::may_heal);
         let flow = &mut self.tasks[task];
         let is_alone = flow.operation.group.is_none() && flow.others.is_empty();
         env.settings.sharing.is_some() && is_own && is_alone && flow.dice.below(3) == 0
     }
 
-    /// From now on others may read; nobody may write before the reader goes.
+    /// From now on other readers may join. No writer may hold the lock before the reader releases.
     pub(super) fn start_downgrade(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         let Some((lock, claim)) = self.held(id).map(|held| (held.lock, held.claim)) else { return };
         let call =
@@ -58,7 +58,7 @@ impl Client {
             let (operation, after) = (flow.operations, flow.dice.between(0, 6 * MS));
             self.plan(env, env.now + after, Due::Cancel { task: task as u8, operation });
         }
-        // Looked at when some nodes name the reader, and others may not.
+        // Audits while some nodes store the reader and others may not.
         for after in [MS / 2, 3 * MS] {
             env.queue.add(env.now + after, crate::event::Event::Audit { claim });
         }
@@ -82,7 +82,7 @@ impl Client {
         };
         let (hold_until, is_renewed, claim) = (held.hold_until, held.is_renewed, held.claim);
         env.audit(claim);
-        self.note_given_up(env, lease, "is to read instead of");
+        self.note_given_up(env, lease, "downgrades");
         let kept = match outcome {
             Outcome::Held { .. } => self.with_patience(env, |machine, patience, now| {
                 machine.keep_reader(call, lease, patience, now).ok()
@@ -107,7 +107,7 @@ impl Client {
         self.hold_on(env, task, reader);
     }
 
-    /// Nobody waits for it any more: it is given back.
+    /// The caller has gone: the lease is released.
     pub(super) fn stop_downgrade(&mut self, env: &mut Env, task: usize) {
         if let Some(Becoming { lock: _, lease }) = self.tasks[task].becoming.take() {
             self.release(env, lease, None);

@@ -1,4 +1,4 @@
-//! Callers that go away before they have what they asked for.
+//! Callers that cancel, and clients that stop.
 
 use quorate_core::{
     client::{
@@ -12,7 +12,7 @@ use super::Stage;
 use crate::{client::Client, clock::MS, driver::Driver, event::Due, fault::CANCELLED, run::Env};
 
 impl Client {
-    /// Nothing more is begun; what is held is given back.
+    /// Begins nothing more; releases what is held.
     pub(crate) fn rest(&mut self, env: &mut Env) {
         self.is_resting = true;
         if self.is_dead {
@@ -43,7 +43,7 @@ impl Client {
         }
     }
 
-    /// The client is shut down while its guards are still there, and stay.
+    /// Shuts the client down while its guards still exist.
     fn shut_down(&mut self, env: &mut Env) {
         self.with_patience(env, |machine, patience, now| {
             machine.close(now);
@@ -52,7 +52,7 @@ impl Client {
         self.drive(env);
     }
 
-    /// The caller goes away, if it is still there.
+    /// The caller cancels, if it still waits.
     pub(in crate::client) fn cancel_operation(
         &mut self,
         env: &mut Env,
@@ -70,7 +70,7 @@ impl Client {
                 self.stop_handing_over(env, task);
                 self.stop_downgrade(env, task);
             }
-            // The lock stays held, and what was asked of the nodes goes on.
+            // The lock stays held, and the round continues.
             Stage::Acting(held) if !self.is_loss_reported(held) => {
                 env.count.faults[CANCELLED] += 1;
                 self.forget_caller(task);
@@ -85,8 +85,8 @@ impl Client {
         }
     }
 
-    /// Whoever waits for something goes away soon: also while it is not clear what a node that was
-    /// lost has done.
+    /// All callers cancel soon: even while it is unknown what a node with a broken link has
+    /// executed.
     pub(in crate::client) fn grow_impatient(&mut self, env: &mut Env) {
         for task in 0..self.tasks.len() {
             let flow = &mut self.tasks[task];
@@ -97,11 +97,11 @@ impl Client {
     }
 
     pub(super) fn release(&mut self, env: &mut Env, id: LeaseId, task: Option<usize>) {
-        let Some(lock) = self.note_given_up(env, id, "lets go of") else { return };
+        let Some(lock) = self.note_given_up(env, id, "releases") else { return };
         self.release_lease(env, lock, id, task);
     }
 
-    /// Releases a lease of which the checker knows that nobody holds it any more.
+    /// Releases a lease that was already reported to the checker as given up.
     pub(super) fn release_lease(
         &mut self,
         env: &mut Env,

@@ -1,4 +1,4 @@
-//! What users do when they are told that a lock is lost.
+//! What users do when they are notified of a loss.
 
 use quorate_core::client::watchdog::LeaseId;
 
@@ -6,13 +6,13 @@ use super::{STUBBORN_FOR, Stage};
 use crate::{client::Client, run::Env};
 
 impl Client {
-    /// The holder was told that the lock is lost.
+    /// The holder is notified that the lock is lost.
     pub(in crate::client) fn handle_loss(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         env.count.losses += 1;
         if self.tasks[task].others.contains(&id)
             && matches!(self.tasks[task].stage, Stage::Asking(_))
         {
-            // The lock is acquired once more, and goes on to be.
+            // The nested acquire continues.
             self.tasks[task].others.retain(|other| *other != id);
             return self.release(env, id, None);
         }
@@ -23,7 +23,7 @@ impl Client {
             return self.give_back(env, task, held);
         }
         match self.tasks[task].stage {
-            // It finds out when it looks.
+            // It notices at its next step.
             Stage::Holding(_) if self.tasks[task].operation.is_stubborn => {}
             Stage::Acting(held) if held == id && self.tasks[task].operation.is_stubborn => {
                 self.wait(env, task, STUBBORN_FOR);

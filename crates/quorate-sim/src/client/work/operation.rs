@@ -1,4 +1,4 @@
-//! One thing that a user does, drawn by the seed.
+//! One operation of a user, drawn by the seed.
 
 use quorate_core::{client::owners::OwnerKind, moment::Moment};
 
@@ -9,7 +9,7 @@ use crate::{
     trace::Group,
 };
 
-/// What is to be done next.
+/// One operation: a lock is acquired, used and given up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     pub(super) lock: usize,
@@ -78,7 +78,7 @@ impl Operation {
             true => dice.between(CROWD_HOLD_MIN, 3 * CROWD_HOLD_MIN),
             false => hold,
         };
-        // Some hold on while all nodes are restarted.
+        // Some hold the lock while all nodes restart.
         let is_long = settings.is_rolling && dice.below(4) == 0;
         let other = dice.pick(&settings.ttls_ms);
         Self {
@@ -90,7 +90,7 @@ impl Operation {
             patience: match dice.below(4) {
                 0 => None,
                 1 => Some(dice.between(MS, 100 * MS)),
-                // Otherwise nobody would wait for as long as a lock may take.
+                // Otherwise no task would wait for as long as a quarantine may take.
                 2 if settings.quarantine.is_some() => Some(PATIENT_FOR),
                 _ => Some(dice.between(200, 2_000) * MS),
             },
@@ -149,9 +149,8 @@ impl Operation {
 /// Longer than a few restarts take.
 const LONG_HOLD: Nanos = 5 * SECOND;
 
-/// Longer than it may take until a waiter has a lock, where nodes are guarded.
+/// Longer than a waiter may have to wait where nodes use quarantine.
 const PATIENT_FOR: Nanos = 10 * SECOND;
 
-/// Where a lock is shared all the time, it is held at least for so long, and up to three times of
-/// it, by those who share it.
+/// In a crowd, a reader holds the lock for at least this time, and for up to three times as long.
 const CROWD_HOLD_MIN: Nanos = 20 * MS;

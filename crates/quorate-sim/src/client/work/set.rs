@@ -1,4 +1,4 @@
-//! Users that want several locks at once.
+//! Users that acquire several locks at once.
 
 use quorate_core::{
     acquire::{Outcome, Wait},
@@ -10,7 +10,7 @@ use super::Stage;
 use crate::{check::Promise, client::Client, driver::Driver, run::Env, trace};
 
 impl Client {
-    /// Asks for all locks of an operation. The task hears of the first one.
+    /// Asks for all locks of an operation. The task gets the outcome of the first one.
     pub(super) fn start_set(&mut self, env: &mut Env, wait: Wait, task: usize) {
         env.count.attempts += 1;
         let locks: Vec<usize> = self.tasks[task].operation.locks().collect();
@@ -53,7 +53,7 @@ impl Client {
         }
     }
 
-    /// The caller of a set goes away.
+    /// The caller of a set cancels.
     pub(super) fn abandon_all(&mut self, env: &mut Env, task: usize, first: CallId) {
         self.abandon(env, first);
         for (_, call) in std::mem::take(&mut self.tasks[task].set) {
