@@ -1,4 +1,4 @@
-//! Turns each Rust snippet of the pages in `docs` into a documentation test.
+//! Turns each Rust snippet of the README and the pages in `docs` into a documentation test.
 //!
 //! A snippet is the body of an async function in which `client` is a client of memory nodes, so
 //! the pages do not repeat this. A snippet with a `main` function is a whole program.
@@ -9,13 +9,16 @@ use std::{env, fs};
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let docs = root.join("docs");
+    let readme = root.join("README.md");
     println!("cargo::rerun-if-changed={}", docs.display());
+    println!("cargo::rerun-if-changed={}", readme.display());
     let entries = fs::read_dir(&docs).expect("docs is a folder of the repository");
     let mut pages: Vec<PathBuf> = entries
         .map(|entry| entry.expect("docs can be read").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
         .collect();
     pages.sort();
+    pages.insert(0, readme);
     let modules: String = pages.iter().map(|page| modules_of(page)).collect();
     let out = env::var_os("OUT_DIR").expect("cargo sets it");
     fs::write(Path::new(&out).join("snippets.rs"), modules).expect("cargo has made the folder");

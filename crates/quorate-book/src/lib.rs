@@ -1,4 +1,4 @@
-//! The Rust snippets of the pages in `docs`, as documentation tests:
+//! The Rust snippets of the README and the pages in `docs`, as documentation tests:
 //! `cargo test -p quorate-book --doc`.
 //!
 //! The build script makes a module of each snippet.
