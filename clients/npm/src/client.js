@@ -16,14 +16,14 @@ import { Transport } from "./transport.js";
  *   to wait for a lock is added.
  * @property {import("node:tls").SecureContextOptions} [tls] A private authority (`ca`), or a client
  *   certificate (`cert`, `key`).
- * @property {string} [owner] How the holder is shown to people. Host and process by default.
+ * @property {string} [owner] Name of the holder, for people. Host and process by default.
  */
 
 /**
  * @typedef {object} LockOptions
- * @property {number} [ttlMs] How long the lock lasts unless it is renewed. 10000 by default.
+ * @property {number} [ttlMs] The lock expires after this time unless it is renewed. 10000 by default.
  * @property {number} [waitMs] How long to wait if the lock is held. Indefinitely by default.
- * @property {string} [reason] What the lock is held for, for people.
+ * @property {string} [reason] Purpose of the lock, for people.
  * @property {string} [identity] Calls with the same identity hold the lock at the same time, each
  *   with a lease of its own.
  * @property {boolean} [renew] False disables renewals.
@@ -122,7 +122,7 @@ export class Client {
     try {
       result = await work(lease);
     } catch (error) {
-      // The error of the function goes before that of the release.
+      // The error of the function takes precedence over that of the release.
       await lease[Symbol.asyncDispose]().catch(() => {});
       throw error;
     }
@@ -133,10 +133,10 @@ export class Client {
   /**
    * @param {string} name
    * @param {LockOptions} options
-   * @param {{ mode: Mode | "permits", permits?: number }} wanted
+   * @param {{ mode: Mode | "permits", permits?: number }} kind
    * @returns {Promise<Lease>}
    */
-  async #acquire(name, options, wanted) {
+  async #acquire(name, options, kind) {
     const { ttlMs = 10_000, waitMs = Infinity, renew = true, signal } = options;
     const { reason, identity } = options;
     if (typeof name !== "string" || name === "") {
@@ -150,31 +150,31 @@ export class Client {
     }
     signal?.throwIfAborted();
     const path = `/v1/locks/${encodeURIComponent(name)}/acquire`;
-    const request = { ttl_ms: Math.ceil(ttlMs), owner: this.#owner, reason, identity, ...wanted };
-    const granted = await this.#ask(path, request, waitMs, signal);
+    const request = { ttl_ms: Math.ceil(ttlMs), owner: this.#owner, reason, identity, ...kind };
+    const granted = await this.#send(path, request, waitMs, signal);
     if (validUntil(granted) > now()) {
       return new Lease(this.#transport, name, { ttlMs, renew }, granted);
     }
     const release = { method: "DELETE", path: `/v1/leases/${granted.body.lease_id}` };
-    // Without success it expires by itself.
+    // If the release fails, the lease expires by itself.
     await this.#transport.send(release).catch(() => {});
     throw new LeaseLost(`the lease of "${name}" expired before the response arrived`);
   }
 
   /**
-   * Asks until the lock is granted or the wait is over: the service cuts long waits.
+   * Repeats the request until the lock is granted or the wait ends: the service limits long waits.
    * @param {string} path
    * @param {object} request
    * @param {number} waitMs
    * @param {AbortSignal | undefined} signal
    */
-  async #ask(path, request, waitMs, signal) {
+  async #send(path, request, waitMs, signal) {
     const until = now() + waitMs;
     for (;;) {
-      const askedAt = now();
-      const wait = Math.min(Math.max(until - askedAt, 0), REQUEST_WAIT_MAX_MS);
+      const sentAt = now();
+      const wait = Math.min(Math.max(until - sentAt, 0), REQUEST_WAIT_MAX_MS);
       const body = JSON.stringify({ ...request, wait_ms: Math.ceil(wait) });
-      // A request that is sent again with the same key gets the same lease.
+      // A repeated request with the same key gets the same lease.
       const headers = { "Content-Type": "application/json", "Idempotency-Key": randomUUID() };
       const sent = { method: "POST", path, body, headers };
       try {
@@ -183,7 +183,7 @@ export class Client {
         if (!(error instanceof Held) || now() >= until) throw error;
       }
       // Not in a busy loop, in case the service does not wait at all.
-      await delay(Math.min(Math.max(askedAt + POLL_MIN_MS - now(), 0), wait), null, { signal });
+      await delay(Math.min(Math.max(sentAt + POLL_MIN_MS - now(), 0), wait), null, { signal });
     }
   }
 }

@@ -1,7 +1,7 @@
 /** A held lock, renewed by a timer, and its loss. */
 
 import { now } from "./clock.js";
-import { LeaseLost, ServiceError, Unavailable } from "./errors.js";
+import { InvalidRequest, LeaseLost, ServiceError, Unavailable } from "./errors.js";
 
 /** @typedef {import("./transport.js").Reply} Reply */
 /** @typedef {import("./transport.js").Transport} Transport */
@@ -29,6 +29,10 @@ export class Lease {
   #deadline;
   /** @type {NodeJS.Timeout | undefined} */
   #renewal;
+  /** @type {"none" | "unconfirmed" | "done"} */
+  #downgrade = "none";
+  /** The last renewal or downgrade: only one may be in progress. @type {Promise<unknown>} */
+  #sending = Promise.resolve();
 
   /**
    * For `Client` only.
@@ -62,7 +66,7 @@ export class Lease {
   }
 
   /**
-   * What renews and releases the lease. It is a secret.
+   * Renews and releases the lease. It is a secret. A downgrade changes it.
    * @returns {string}
    */
   get leaseId() {
@@ -98,6 +102,38 @@ export class Lease {
   }
 
   /**
+   * Turns a write lease into a read lease. No other writer holds the lock in between.
+   *
+   * Stop writing before the call: other readers may join at once. The lease has no fence
+   * afterwards, and another `leaseId`. The second call does nothing.
+   *
+   * Throws `InvalidRequest` if this is not a write lease; nothing has changed then. Throws
+   * `LeaseLost` if the lease has ended. After any other error the downgrade may have happened:
+   * renewals repeat it, and so does another call.
+   * @returns {Promise<void>}
+   */
+  async downgrade() {
+    this.check();
+    await this.#exclusively(async () => {
+      if (this.#downgrade === "done") return;
+      const fence = this.#fence;
+      this.#fence = undefined;
+      this.#downgrade = "unconfirmed";
+      try {
+        await this.#extend();
+      } catch (error) {
+        if (error instanceof InvalidRequest) {
+          this.#fence = fence;
+          this.#downgrade = "none";
+        }
+        if (error instanceof LeaseLost) this.#lose();
+        throw error;
+      }
+    });
+    this.check();
+  }
+
+  /**
    * Releases the lock. The second call does nothing.
    *
    * Throws `LeaseLost` if the lease ended before, and `Unavailable` or `NoQuorum` if the release is
@@ -111,7 +147,9 @@ export class Lease {
     this.#state = "released";
     this.#stop();
     try {
-      // Also if the lease was lost: a late renewal may have extended it on the nodes.
+      // Only the id of the read lease can release it.
+      if (this.#downgrade === "unconfirmed") await this.#extend();
+      // Even if the lease was lost: a late renewal may have extended it on the nodes.
       await this.#transport.send({ method: "DELETE", path: `/v1/leases/${this.#id}` });
     } catch (error) {
       if (!wasLost) throw error;
@@ -149,20 +187,44 @@ export class Lease {
   async #renew() {
     const left = this.remainingMs();
     if (left === 0) return;
-    // Some of the lease must be left for the other URLs.
+    // Time must remain for the other URLs.
     const timeoutMs = Math.min(this.#transport.timeoutMs, left / (this.#transport.size + 1));
     let pause = this.#ttlMs / 3;
     try {
-      const request = { method: "POST", path: `/v1/leases/${this.#id}/renew` };
-      const renewed = await this.#transport.send(request, { timeoutMs, isBackground: true });
-      // Ignored if the lease has ended, no matter how late that is noticed.
-      if (this.remainingMs() > 0) this.#validUntil = validUntil(renewed);
+      await this.#exclusively(() => this.#extend({ timeoutMs, isBackground: true }));
     } catch (error) {
       if (error instanceof LeaseLost) this.#lose();
       const after = error instanceof ServiceError ? (error.retryAfterMs ?? 0) : 0;
       pause = Math.min(Math.max(after, 50), this.remainingMs() / 4);
     }
     if (this.remainingMs() > 0) this.#renewLater(pause);
+  }
+
+  /**
+   * Extends the lease. The nodes may have executed a downgrade without confirming it, so it is
+   * repeated until it is confirmed. It also extends the lease.
+   * @param {import("./transport.js").SendOptions} [options]
+   */
+  async #extend(options) {
+    const action = this.#downgrade === "unconfirmed" ? "downgrade" : "renew";
+    const request = { method: "POST", path: `/v1/leases/${this.#id}/${action}` };
+    const reply = await this.#transport.send(request, options);
+    if (action === "downgrade") {
+      this.#id = reply.body.lease_id;
+      this.#downgrade = "done";
+    }
+    // Ignored if the lease has ended, no matter how late that is noticed.
+    if (this.remainingMs() > 0) this.#validUntil = validUntil(reply);
+  }
+
+  /**
+   * Runs after earlier renewals and downgrades have ended.
+   * @param {() => Promise<void>} work
+   */
+  #exclusively(work) {
+    const result = this.#sending.then(work);
+    this.#sending = result.catch(() => {});
+    return result;
   }
 
   #lose() {

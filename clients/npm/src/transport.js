@@ -90,7 +90,7 @@ export class Transport {
    */
   #sendTo(url, { method, path, body = "", headers }, { timeoutMs, signal, isBackground }) {
     return new Promise((resolve, reject) => {
-      // Before anything is sent: the lease must never seem to last longer than it does.
+      // Before anything is sent, so that the deadline is never too late.
       const sentAt = now();
       const send = url.protocol === "https:" ? https.request : http.request;
       const sent = send({
@@ -106,7 +106,7 @@ export class Transport {
           ...(this.#token === undefined ? {} : { Authorization: `Bearer ${this.#token}` }),
           ...headers,
         },
-        // A connection of its own: one that was kept open may be closed when it is used.
+        // A new connection: a kept connection may be closed at the moment when it is used.
         agent: false,
         signal,
       });
@@ -153,7 +153,7 @@ function readBody(status, text) {
   try {
     values = JSON.parse(text) ?? {};
   } catch {
-    // Not from the service, but from a proxy: the status has to do.
+    // The response of a proxy: only the status is known.
   }
   if (status === 204) return {};
   if (status !== 200) throw fromResponse(status, values);

@@ -99,6 +99,50 @@ test("readers share and writers exclude", async () => {
   await writer.release();
 });
 
+test("downgraded writer admits readers and excludes writers", async () => {
+  const [client, name] = [new Client(urls()), freshName()];
+  const lease = await client.write(name, { ttlMs: 3_000 });
+  const writerId = lease.leaseId;
+  assert.equal(await client.tryLock(name, { mode: "read" }), null);
+  await lease.downgrade();
+  assert.throws(() => lease.fence, /readers have none/);
+  assert.notEqual(lease.leaseId, writerId);
+  const reader = await client.read(name, { waitMs: 0 });
+  assert.equal(await client.tryLock(name, { mode: "write" }), null);
+  await reader.release();
+  await lease.downgrade();
+  await new Promise((resolve) => setTimeout(resolve, 4_000));
+  lease.check();
+  await lease.release();
+  await (await client.write(name, { waitMs: 0 })).release();
+});
+
+test("downgrade rejects readers and ended leases", async () => {
+  const [client, name] = [new Client(urls()), freshName()];
+  const reader = await client.read(name);
+  await assert.rejects(reader.downgrade(), InvalidRequest);
+  reader.check();
+  await reader.release();
+  await assert.rejects(reader.downgrade(), LeaseLost);
+});
+
+test("unconfirmed downgrade is repeated by the renewal", async (t) => {
+  const instance = await Instance.start();
+  t.after(() => instance.close());
+  const name = freshName();
+  const lease = await new Client(instance.url, { timeoutMs: 200 }).write(name, { ttlMs: 6_000 });
+  instance.stop();
+  await assert.rejects(lease.downgrade(), Unavailable);
+  instance.resume();
+  assert.throws(() => lease.fence, /readers have none/);
+  const client = new Client(instance.url);
+  const reader = await client.read(name, { waitMs: 5_000 });
+  lease.check();
+  await reader.release();
+  await lease.release();
+  await (await client.write(name, { waitMs: 0 })).release();
+});
+
 test("leases of one identity hold the lock together", async () => {
   const [client, name] = [new Client(urls()), freshName()];
   const outer = await client.lock(name, { identity: "one" });

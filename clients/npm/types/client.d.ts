@@ -5,13 +5,13 @@
  *   to wait for a lock is added.
  * @property {import("node:tls").SecureContextOptions} [tls] A private authority (`ca`), or a client
  *   certificate (`cert`, `key`).
- * @property {string} [owner] How the holder is shown to people. Host and process by default.
+ * @property {string} [owner] Name of the holder, for people. Host and process by default.
  */
 /**
  * @typedef {object} LockOptions
- * @property {number} [ttlMs] How long the lock lasts unless it is renewed. 10000 by default.
+ * @property {number} [ttlMs] The lock expires after this time unless it is renewed. 10000 by default.
  * @property {number} [waitMs] How long to wait if the lock is held. Indefinitely by default.
- * @property {string} [reason] What the lock is held for, for people.
+ * @property {string} [reason] Purpose of the lock, for people.
  * @property {string} [identity] Calls with the same identity hold the lock at the same time, each
  *   with a lease of its own.
  * @property {boolean} [renew] False disables renewals.
@@ -97,13 +97,13 @@ export type ClientOptions = {
      */
     tls?: import("tls").SecureContextOptions | undefined;
     /**
-     * How the holder is shown to people. Host and process by default.
+     * Name of the holder, for people. Host and process by default.
      */
     owner?: string | undefined;
 };
 export type LockOptions = {
     /**
-     * How long the lock lasts unless it is renewed. 10000 by default.
+     * The lock expires after this time unless it is renewed. 10000 by default.
      */
     ttlMs?: number | undefined;
     /**
@@ -111,7 +111,7 @@ export type LockOptions = {
      */
     waitMs?: number | undefined;
     /**
-     * What the lock is held for, for people.
+     * Purpose of the lock, for people.
      */
     reason?: string | undefined;
     /**

@@ -32,7 +32,7 @@ export class Lease {
      */
     get fence(): number;
     /**
-     * What renews and releases the lease. It is a secret.
+     * Renews and releases the lease. It is a secret. A downgrade changes it.
      * @returns {string}
      */
     get leaseId(): string;
@@ -48,6 +48,18 @@ export class Lease {
     remainingMs(): number;
     /** Throws `LeaseLost` unless the lease is valid right now. */
     check(): void;
+    /**
+     * Turns a write lease into a read lease. No other writer holds the lock in between.
+     *
+     * Stop writing before the call: other readers may join at once. The lease has no fence
+     * afterwards, and another `leaseId`. The second call does nothing.
+     *
+     * Throws `InvalidRequest` if this is not a write lease; nothing has changed then. Throws
+     * `LeaseLost` if the lease has ended. After any other error the downgrade may have happened:
+     * renewals repeat it, and so does another call.
+     * @returns {Promise<void>}
+     */
+    downgrade(): Promise<void>;
     /**
      * Releases the lock. The second call does nothing.
      *

@@ -1,7 +1,7 @@
 """Real services for the tests.
 
-``QUORATE_TEST_URLS`` has the URLs of at least two instances that share their locks, separated by
-commas. ``QUORATE_TEST_BINARY`` is the program ``quorate``, for tests that stop or kill an instance.
+``QUORATE_TEST_URLS`` contains the URLs of at least two instances that share their locks, separated by
+commas. ``QUORATE_TEST_BINARY`` is the path of ``quorate``, for tests that stop or kill an instance.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def eventually(what: str, is_so: Callable[[], bool]) -> None:
 
 
 def waiting(url: str, name: str) -> int:
-    """How many wait for a lock."""
+    """The number of waiters of a lock."""
     with urlopen(f"{url}/v1/locks/{quote(name, safe='')}") as response:
         return int(json.load(response)["waiting"])
 
 
 class Instance:
-    """An instance of its own, with locks of its own unless it shares those of another one."""
+    """A separate instance, with its own locks unless it shares those of another one."""
 
     def __init__(self, *args: str, shares: Optional[Instance] = None) -> None:
         self._owned = tempfile.TemporaryDirectory() if shares is None else None
@@ -68,13 +68,13 @@ class Instance:
             command, env=environment, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
         )
         assert self.process.stderr is not None
-        said = ""
+        log = ""
         for line in self.process.stderr:
-            said += line
+            log += line
             if "listening on " in line:
                 break
         else:
-            raise AssertionError(f"the service does not listen: {said}")
+            raise AssertionError(f"the service does not listen: {log}")
         self.url = line.rpartition(" ")[2].strip()
 
     def stop(self) -> None:

@@ -73,6 +73,21 @@ class AsyncTest(unittest.IsolatedAsyncioTestCase):
                     await lease.release()
                 other.check()
 
+    async def test_downgraded_writer_admits_readers_and_excludes_writers(self) -> None:
+        client = AsyncClient(urls())
+        async with client.lock(self.name, ttl=3, mode="write") as lease:
+            await lease.downgrade()
+            self.assertFalse(hasattr(lease, "fence"))
+            async with client.lock(self.name, wait=0, mode="read"):
+                self.assertIsNone(await client.try_lock(self.name, mode="write"))
+                with self.assertRaises(asyncio.TimeoutError):
+                    await asyncio.wait_for(lease.lost.wait(), 4)
+            lease.check()
+        async with client.lock(self.name, wait=0) as lease:
+            await lease.release()
+            with self.assertRaises(quorate.LeaseLost):
+                await lease.downgrade()
+
     async def test_blocked_event_loop_does_not_hide_the_loss(self) -> None:
         import time
 

@@ -87,6 +87,44 @@ class LockTest(unittest.TestCase):
             self.assertGreater(writer.fence, 0)
             self.assertIsNone(self.client.try_lock(self.name, mode="read"))
 
+    def test_downgraded_writer_admits_readers_and_excludes_writers(self) -> None:
+        with self.client.write(self.name, ttl=3) as lease:
+            writer_id = lease.lease_id
+            self.assertIsNone(self.client.try_lock(self.name, mode="read"))
+            lease.downgrade()
+            self.assertFalse(hasattr(lease, "fence"))
+            self.assertNotEqual(lease.lease_id, writer_id)
+            with self.client.read(self.name, wait=0):
+                self.assertIsNone(self.client.try_lock(self.name, mode="write"))
+            lease.downgrade()
+            self.assertFalse(lease.lost.wait(4), "the read lease is renewed")
+            lease.check()
+        with self.client.write(self.name, wait=0):
+            pass
+
+    def test_downgrade_rejects_readers_and_ended_leases(self) -> None:
+        with self.client.read(self.name) as reader:
+            with self.assertRaises(quorate.InvalidRequest):
+                reader.downgrade()
+            reader.check()
+        with self.assertRaises(quorate.LeaseLost):
+            reader.downgrade()
+
+    def test_unconfirmed_downgrade_is_repeated_by_the_renewal(self) -> None:
+        with Instance() as instance:
+            lease = Client(instance.url, timeout=0.2).write(self.name, ttl=6)
+            instance.stop()
+            with self.assertRaises(quorate.Unavailable):
+                lease.downgrade()
+            instance.resume()
+            self.assertFalse(hasattr(lease, "fence"))
+            readers = Client(instance.url)
+            with readers.read(self.name, wait=5):
+                lease.check()
+            lease.release()
+            with readers.write(self.name, wait=0):
+                pass
+
     def test_leases_of_one_identity_hold_the_lock_together(self) -> None:
         outer = self.client.lock(self.name, identity="one")
         with self.client.lock(self.name, wait=0, identity="one") as inner:

@@ -7,12 +7,12 @@ from types import TracebackType
 from typing import Callable, Optional, Protocol
 
 from ._validity import BaseLease, Validity
-from ._wire import Reply, Request, attempt_timeout, release_request, renew_pause, renew_request
-from .errors import LeaseLost, QuorateError, ServiceError, Unavailable
+from ._wire import Reply, Request, attempt_timeout, release_request, renew_pause
+from .errors import InvalidRequest, LeaseLost, QuorateError, ServiceError, Unavailable
 
 
 class LossEvent(threading.Event):
-    """Set when the lease is lost. ``is_set`` looks at the clock and never lags behind it."""
+    """Set when the lease is lost. ``is_set`` reads the clock, so it is never late."""
 
     def __init__(self, validity: Validity) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class LossEvent(threading.Event):
 
 
 class Sender(Protocol):
-    """What sends requests."""
+    """Sends requests."""
 
     timeout: float
 
@@ -53,10 +53,39 @@ class Lease(BaseLease):
         self._ttl = ttl
         self._on_lost = on_lost
         self._has_ended = threading.Event()
+        self._sending = threading.Lock()
+        """Held while a renewal or a downgrade is in progress: only one may be."""
         self.lost: threading.Event = LossEvent(self._validity)
         """Set when the lease is lost. It is not set by ``release``."""
         for work in [self._watch, self._renew] if renews else [self._watch]:
             threading.Thread(target=work, name=f"quorate {name}", daemon=True).start()
+
+    def downgrade(self) -> None:
+        """Turns a write lease into a read lease. No other writer holds the lock in between.
+
+        Stop writing before the call: other readers may join at once. The lease has no fence
+        afterwards, and another ``lease_id``. The second call does nothing.
+
+        Raises ``InvalidRequest`` if this is not a write lease; nothing has changed then. Raises
+        ``LeaseLost`` if the lease has ended. After any other error the downgrade may have happened:
+        renewals repeat it, and so does another call.
+        """
+        self.check()
+        with self._sending:
+            if self._is_downgraded:
+                return
+            fence, self._fence = self._fence, None
+            self._is_downgrading = True
+            try:
+                self._extended(self._sender.send(self._extension(), self._sender.timeout))
+            except InvalidRequest:
+                self._fence, self._is_downgrading = fence, False
+                raise
+            except LeaseLost:
+                self._validity.lose()
+                self._has_ended.set()
+                raise
+        self.check()
 
     def release(self) -> None:
         """Releases the lock. The second call does nothing.
@@ -69,7 +98,10 @@ class Lease(BaseLease):
         self._validity.release()
         self._has_ended.set()
         try:
-            # Also if the lease was lost: a late renewal may have extended it on the nodes.
+            if self._is_downgrading:
+                # Only the id of the read lease can release it.
+                self._extended(self._sender.send(self._extension(), self._sender.timeout))
+            # Even if the lease was lost: a late renewal may have extended it on the nodes.
             self._sender.send(release_request(self._id), self._sender.timeout)
         except QuorateError:
             if not self._validity.is_lost():
@@ -109,7 +141,8 @@ class Lease(BaseLease):
         while not self._has_ended.wait(pause) and (left := self._validity.remaining()) > 0:
             timeout = attempt_timeout(left, len(self._sender), self._sender.timeout)
             try:
-                self._validity.extend(self._sender.send(renew_request(self._id), timeout))
+                with self._sending:
+                    self._extended(self._sender.send(self._extension(), timeout))
                 pause = self._ttl / 3
             except LeaseLost:
                 self._validity.lose()

@@ -1,11 +1,11 @@
-"""Until when a lease is valid. The rules of safety are here and nowhere else."""
+"""The validity of a lease. All safety rules of the client are here."""
 
 from __future__ import annotations
 
 import threading
 from typing import Optional
 
-from ._wire import Reply, now
+from ._wire import Reply, Request, downgrade_request, now, renew_request
 from .errors import LeaseLost
 
 
@@ -42,7 +42,7 @@ class Validity:
             self._is_lost = self._is_lost or not self._is_released
 
     def release(self) -> None:
-        """The owner gives the lease up. It stays lost if it was."""
+        """Ends the lease by a release. A lost lease stays lost."""
         with self._lock:
             self._has_ended()
             self._is_released = True
@@ -54,13 +54,15 @@ class Validity:
 
 
 class BaseLease:
-    """What the leases of both clients have in common."""
+    """The common part of the leases of both clients."""
 
     def __init__(self, name: str, granted: Reply) -> None:
         self.name = name
         self._id = str(granted.body["lease_id"])
         self._fence: Optional[int] = granted.body.get("fence")
         self._validity = Validity(granted)
+        self._is_downgrading = False
+        self._is_downgraded = False
 
     @property
     def fence(self) -> int:
@@ -71,7 +73,7 @@ class BaseLease:
 
     @property
     def lease_id(self) -> str:
-        """What renews and releases the lease. It is a secret."""
+        """Renews and releases the lease. It is a secret. A downgrade changes it."""
         return self._id
 
     def remaining(self) -> float:
@@ -85,6 +87,18 @@ class BaseLease:
         if self._validity.is_lost():
             raise LeaseLost(f"the lease of {self.name!r} was lost: another owner may hold the lock")
         raise LeaseLost(f"the lease of {self.name!r} was released")
+
+    def _extension(self) -> Request:
+        """The request that extends the lease. The nodes may have executed a downgrade without
+        confirming it, so it is repeated until it is confirmed. It also extends the lease."""
+        return downgrade_request(self._id) if self._is_downgrading else renew_request(self._id)
+
+    def _extended(self, reply: Reply) -> None:
+        """Takes over the reply to ``_extension``."""
+        if self._is_downgrading:
+            self._id = str(reply.body["lease_id"])
+            self._is_downgrading, self._is_downgraded = False, True
+        self._validity.extend(reply)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.name!r}, {self.remaining():.3f} s left>"

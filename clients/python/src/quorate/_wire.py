@@ -31,7 +31,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
 
 def now() -> float:
-    """Seconds on a clock that cannot be set and that counts time in which the machine slept."""
+    """Seconds on a clock that cannot be set and that counts suspended time."""
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
@@ -86,8 +86,8 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """The lock that a caller wants, and how."""
+class LockRequest:
+    """The lock to acquire, and how to hold it."""
 
     name: str
     ttl: float
@@ -103,8 +103,9 @@ class Wish:
         if not (math.isfinite(self.ttl) and self.ttl > 0):
             raise ValueError(f"invalid ttl {self.ttl!r}: use a positive number of seconds")
 
-    def request(self, wait: float) -> Request:
-        """A new request with a key of its own: sent again, it gets the same lease."""
+    def http_request(self, wait: float) -> Request:
+        """A new request with its own idempotency key: if it is sent again, it gets the same
+        lease."""
         values = {
             "ttl_ms": math.ceil(self.ttl * 1000),
             "wait_ms": math.ceil(wait * 1000),
@@ -124,6 +125,10 @@ def renew_request(lease_id: str) -> Request:
     return Request("POST", f"/v1/leases/{lease_id}/renew")
 
 
+def downgrade_request(lease_id: str) -> Request:
+    return Request("POST", f"/v1/leases/{lease_id}/downgrade")
+
+
 def release_request(lease_id: str) -> Request:
     return Request("DELETE", f"/v1/leases/{lease_id}")
 
@@ -136,7 +141,7 @@ class Reply:
     body: Mapping[str, Any]
 
     def valid_until(self) -> float:
-        """When the lease ends at the latest safe moment. It counts from before the request was
+        """The deadline of the lease. It counts from before the request was
         sent, so neither a slow response nor a pause of this process extends it."""
         lasts = (self.body["waited_ms"] + self.body["valid_for_ms"]) / 1000
         return self.sent_at + float(lasts) * (1 - DRIFT)
@@ -184,16 +189,16 @@ class Failover:
 
     @staticmethod
     def failed(errors: Sequence[tuple[Endpoint, Exception]]) -> QuorateError:
-        """What the service said goes before what the network did."""
+        """The error to report: an error of the service takes precedence over one of the network."""
         for _, error in reversed(errors):
             if isinstance(error, ServiceError):
                 return error
-        told = "; ".join(f"{at.url}: {error or type(error).__name__}" for at, error in errors)
-        return Unavailable(f"the service does not answer: {told}")
+        causes = "; ".join(f"{at.url}: {error or type(error).__name__}" for at, error in errors)
+        return Unavailable(f"the service does not answer: {causes}")
 
 
 class Wait:
-    """How long a caller still waits for a lock."""
+    """The remaining wait of a caller."""
 
     def __init__(self, wait: Optional[float]) -> None:
         if wait is not None and not wait >= 0:
@@ -211,7 +216,7 @@ class Wait:
 
 
 def attempt_timeout(remaining: float, count: int, timeout: float) -> float:
-    """The time for one attempt to renew: some of the lease must be left for the other endpoints."""
+    """The time for one attempt to renew: time must remain for the other endpoints."""
     return max(min(timeout, remaining / (count + 1)), 0.001)
 
 

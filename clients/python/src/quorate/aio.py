@@ -12,8 +12,8 @@ from typing import Any, Callable, Generator, Optional, Sequence, Union
 
 from . import _wire
 from ._validity import BaseLease, Validity
-from ._wire import Endpoint, Failover, Reply, Request, Wait, Wish, now, read_reply
-from .errors import Held, LeaseLost, QuorateError, ServiceError, Unavailable
+from ._wire import Endpoint, Failover, LockRequest, Reply, Request, Wait, now, read_reply
+from .errors import Held, InvalidRequest, LeaseLost, QuorateError, ServiceError, Unavailable
 
 OnLost = Optional[Callable[["AsyncLease"], None]]
 
@@ -52,8 +52,8 @@ class AsyncClient:
         ``mode`` is ``mutex``, ``read``, ``write`` or ``permits``. Cancelling leaves the queue.
         Calls with the same ``identity`` hold the lock at the same time.
         """
-        wish = Wish(name, ttl, mode, permits, self._owner, reason, identity)
-        return Acquiring(self._sender, wish, wait, on_lost, renew)
+        request = LockRequest(name, ttl, mode, permits, self._owner, reason, identity)
+        return Acquiring(self._sender, request, wait, on_lost, renew)
 
     async def try_lock(
         self,
@@ -68,9 +68,9 @@ class AsyncClient:
         renew: bool = True,
     ) -> Optional[AsyncLease]:
         """Acquires the lock if it is free. Returns ``None`` if it is held."""
-        wish = Wish(name, ttl, mode, permits, self._owner, reason, identity)
+        request = LockRequest(name, ttl, mode, permits, self._owner, reason, identity)
         try:
-            return await Acquiring(self._sender, wish, 0, on_lost, renew)
+            return await Acquiring(self._sender, request, 0, on_lost, renew)
         except Held:
             return None
 
@@ -79,10 +79,15 @@ class Acquiring:
     """A lock that is being acquired."""
 
     def __init__(
-        self, sender: _Sender, wish: Wish, wait: Optional[float], on_lost: OnLost, renew: bool
+        self,
+        sender: _Sender,
+        request: LockRequest,
+        wait: Optional[float],
+        on_lost: OnLost,
+        renew: bool,
     ) -> None:
         self._sender = sender
-        self._wish = wish
+        self._request = request
         self._wait = wait
         self._on_lost = on_lost
         self._renew = renew
@@ -110,26 +115,26 @@ class Acquiring:
             wait = left.next(held)
             asked_at = now()
             try:
-                request = self._wish.request(wait)
-                granted = await self._sender.send(request, self._sender.timeout, wait)
+                attempt = self._request.http_request(wait)
+                granted = await self._sender.send(attempt, self._sender.timeout, wait)
                 break
             except Held as error:
                 if self._wait == 0:
                     raise
                 held = error
-                # The service cuts long waits: ask again, but not in a busy loop.
+                # The service limits long waits: ask again, but not in a busy loop.
                 await asyncio.sleep(min(max(asked_at + _wire.POLL_MIN - now(), 0), wait))
         if granted.valid_until() > now():
-            return AsyncLease(self._sender, self._wish, granted, self._on_lost, self._renew)
+            return AsyncLease(self._sender, self._request, granted, self._on_lost, self._renew)
         with contextlib.suppress(QuorateError):
             release = _wire.release_request(str(granted.body["lease_id"]))
             await self._sender.send(release, self._sender.timeout)
-        name = self._wish.name
+        name = self._request.name
         raise LeaseLost(f"the lease of {name!r} expired before the response arrived")
 
 
 class AsyncLossEvent(asyncio.Event):
-    """Set when the lease is lost. ``is_set`` looks at the clock and never lags behind it."""
+    """Set when the lease is lost. ``is_set`` reads the clock, so it is never late."""
 
     def __init__(self, validity: Validity) -> None:
         super().__init__()
@@ -143,15 +148,38 @@ class AsyncLease(BaseLease):
     """As ``Lease``, for asyncio. A task renews it."""
 
     def __init__(
-        self, sender: _Sender, wish: Wish, granted: Reply, on_lost: OnLost, renews: bool
+        self, sender: _Sender, request: LockRequest, granted: Reply, on_lost: OnLost, renews: bool
     ) -> None:
-        super().__init__(wish.name, granted)
-        self._ttl = wish.ttl
+        super().__init__(request.name, granted)
+        self._ttl = request.ttl
         self._sender = sender
         self._on_lost = on_lost
         self.lost: asyncio.Event = AsyncLossEvent(self._validity)
         """Set when the lease is lost. It is not set by ``release``."""
-        self._task = asyncio.ensure_future(self._keep(renews))
+        self._renews = renews
+        self._sending = asyncio.Lock()
+        self._task = asyncio.ensure_future(self._keep())
+
+    async def downgrade(self) -> None:
+        """Turns a write lease into a read lease, as ``Lease.downgrade``."""
+        self.check()
+        async with self._sending:
+            if self._is_downgraded:
+                return
+            fence, self._fence = self._fence, None
+            self._is_downgrading = True
+            try:
+                self._extended(await self._sender.send(self._extension(), self._sender.timeout))
+            except InvalidRequest:
+                self._fence, self._is_downgrading = fence, False
+                raise
+            except LeaseLost:
+                self._validity.lose()
+                if self._task.cancel():
+                    # A new task reports the loss at once.
+                    self._task = asyncio.ensure_future(self._keep())
+                raise
+        self.check()
 
     async def release(self) -> None:
         """Releases the lock, as ``Lease.release``."""
@@ -160,6 +188,9 @@ class AsyncLease(BaseLease):
         self._validity.release()
         self._task.cancel()
         try:
+            if self._is_downgrading:
+                # Only the id of the read lease can release it.
+                self._extended(await self._sender.send(self._extension(), self._sender.timeout))
             await self._sender.send(_wire.release_request(self._id), self._sender.timeout)
         except QuorateError:
             if not self._validity.is_lost():
@@ -185,18 +216,17 @@ class AsyncLease(BaseLease):
         except (ServiceError, Unavailable):
             pass  # The lease was valid to the end of the block. It expires by itself.
 
-    async def _keep(self, renews: bool) -> None:
+    async def _keep(self) -> None:
         """Renews the lease. Everything that it waits for is bounded by the deadline."""
         pause = self._ttl / 3
         while (left := self._validity.remaining()) > 0:
-            await asyncio.sleep(min(pause, left) if renews else left)
+            await asyncio.sleep(min(pause, left) if self._renews else left)
             left = self._validity.remaining()
-            if not renews or left == 0:
+            if not self._renews or left == 0:
                 continue
             timeout = _wire.attempt_timeout(left, len(self._sender), self._sender.timeout)
             try:
-                sent = self._sender.send(_wire.renew_request(self._id), timeout)
-                self._validity.extend(await asyncio.wait_for(sent, left))
+                await asyncio.wait_for(self._extend(timeout), left)
                 pause = self._ttl / 3
             except LeaseLost:
                 self._validity.lose()
@@ -208,6 +238,10 @@ class AsyncLease(BaseLease):
             self.lost.set()
             if self._on_lost is not None:
                 self._on_lost(self)
+
+    async def _extend(self, timeout: float) -> None:
+        async with self._sending:
+            self._extended(await self._sender.send(self._extension(), timeout))
 
 
 class _Sender:
@@ -251,14 +285,14 @@ class _Sender:
         context = None
         if endpoint.is_tls:
             context = self._ssl_context or ssl.create_default_context()
-        # Before anything is sent: the lease must never seem to last longer than it does.
+        # Before anything is sent, so that the deadline is never too late.
         sent_at = now()
         reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
         try:
             writer.write(_head(endpoint, request, self._token) + request.body)
             text = await _read_all(reader)
         finally:
-            # Also when the caller gives up: the service then leaves the queue.
+            # Even when the caller is cancelled: the service then leaves the queue.
             writer.close()
         response = http.client.HTTPResponse(_Received(text))  # type: ignore[arg-type]
         response.begin()

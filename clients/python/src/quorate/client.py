@@ -9,7 +9,7 @@ from typing import Callable, Optional, Sequence, Union
 
 from . import _wire
 from ._lease import Lease
-from ._wire import Endpoint, Failover, Reply, Request, Wait, Wish, now, read_reply
+from ._wire import Endpoint, Failover, LockRequest, Reply, Request, Wait, now, read_reply
 from .errors import Held, LeaseLost, QuorateError, ServiceError
 
 OnLost = Optional[Callable[[Lease], None]]
@@ -129,32 +129,32 @@ class Client:
         renew: bool,
         identity: Optional[str] = None,
     ) -> Lease:
-        wish = Wish(name, ttl, mode, permits, self._owner, reason, identity)
+        request = LockRequest(name, ttl, mode, permits, self._owner, reason, identity)
         left, held = Wait(wait), None
         while True:
             request_wait = left.next(held)
             asked_at = now()
             try:
-                request = wish.request(request_wait)
-                granted = self._sender.send(request, self._sender.timeout, request_wait)
+                attempt = request.http_request(request_wait)
+                granted = self._sender.send(attempt, self._sender.timeout, request_wait)
                 break
             except Held as error:
                 if wait == 0:
                     raise
                 held = error
-                # The service cuts long waits: ask again, but not in a busy loop.
+                # The service limits long waits: ask again, but not in a busy loop.
                 time.sleep(min(max(asked_at + _wire.POLL_MIN - now(), 0), request_wait))
         if granted.valid_until() <= now():
-            self._give_back(granted)
+            self._release(granted)
             raise LeaseLost(f"the lease of {name!r} expired before the response arrived")
         return Lease(self._sender, name, ttl, granted, on_lost, renew)
 
-    def _give_back(self, granted: Reply) -> None:
+    def _release(self, granted: Reply) -> None:
         try:
             lease_id = str(granted.body["lease_id"])
             self._sender.send(_wire.release_request(lease_id), self._sender.timeout)
         except QuorateError:
-            pass  # It expires by itself.
+            pass  # The lease expires by itself.
 
 
 class _Sender:
@@ -203,7 +203,7 @@ class _Sender:
             )
         else:
             connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout)
-        # Before anything is sent: the lease must never seem to last longer than it does.
+        # Before anything is sent, so that the deadline is never too late.
         sent_at = now()
         try:
             headers = request.with_token(self._token)
