@@ -145,8 +145,8 @@ impl From<Failure> for ExitCode {
     }
 }
 
-/// The code for too few votes: `DENIED` if so many nodes rejected the credentials that the others
-/// are no majority, since a retry cannot help then.
+/// The code for too few votes: `DENIED` if the nodes that did not reject the credentials are no
+/// majority, since a retry cannot help then.
 pub(crate) fn quorum_failure_code(nodes: &[NodeReport]) -> u8 {
     let node_error = |report: &NodeReport| match &report.answer {
         NodeAnswer::NodeError(node_error) => Some(node_error.clone()),

@@ -188,7 +188,7 @@ impl Lease {
         let missing =
             || Failure::usage("no lease given: pass it as an argument or set QUORATE_LEASE");
         let text = self.lease.clone().or_else(variable).ok_or_else(missing)?;
-        // Trims only the line ending: the name of a lock may end with a blank.
+        // Trims only line endings: the name of a lock may end with a blank.
         let lease = text.trim_end_matches(['\r', '\n']).parse::<DetachedLease>();
         let lease = lease.map_err(|error| match error {
             ParseLeaseError::Malformed => Failure::usage(NOT_A_LEASE),

@@ -1,4 +1,4 @@
-//! Takes one lock, a share of it, or a permit, and says how it went.
+//! Acquires one lock, exclusive or shared, or permits, and reports the result.
 
 use std::{
     num::NonZeroU32,

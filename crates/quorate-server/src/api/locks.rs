@@ -186,7 +186,7 @@ pub(super) async fn list(
     let cursor = query.cursor.as_deref().map(decode_cursor).transpose()?;
     let page = service.client().locks_page(prefix, cursor.as_ref(), query.limit).await;
     let page = page.map_err(|error| match error.to_string().contains("invalid cursor") {
-        // A server says so of a cursor that somebody made up.
+        // A server rejects a forged cursor with this error.
         true => invalid_cursor(),
         false => error.into(),
     })?;

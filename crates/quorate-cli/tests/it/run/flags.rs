@@ -138,7 +138,7 @@ fn verbose_reports_the_acquire_and_quiet_only_errors() {
 fn who_and_why_are_shown_to_waiters() {
     let fixture = Fixture::one();
     let script = "echo > started; cat > /dev/null";
-    fixture.write("file.toml", "who = \"somebody\"\n");
+    fixture.write("file.toml", "who = \"another holder\"\n");
     let file = ["--config", "file.toml"];
     let args = ["--who", "me", "--why", "moving house", "x", "--", "sh", "-c", script];
     let holder = fixture.start(file.into_iter().chain(args));
