@@ -1,9 +1,8 @@
 //! A node without a server: many processes of one machine share a folder.
 //!
-//! The node is the core's store, kept in an SQLite file in parts. Each client has a thread that
-//! runs what is asked, in transactions of its own, and a socket in the folder on which it is told
-//! what it did not ask for. Nobody else is needed: there is no daemon, and a process that dies
-//! leaves nothing half done.
+//! The node is the core's store, kept in an SQLite file. Each client has a thread that executes its
+//! commands in transactions, and a socket in the folder on which it receives pushes. There is no
+//! daemon, and a process that crashes leaves no partial change.
 
 mod db;
 #[cfg(test)]
@@ -53,7 +52,7 @@ use crate::{
 #[cfg(not(target_os = "linux"))]
 compile_error!("the feature `local` is for Linux: it needs boot ids and a clock that counts sleep");
 
-/// What a client brings along.
+/// The client and the settings of a link.
 #[derive(Debug)]
 pub(crate) struct LinkContext {
     pub(crate) clock: Clock,
@@ -62,10 +61,10 @@ pub(crate) struct LinkContext {
     pub(crate) dialect: Dialect,
     pub(crate) max_ttl: Duration,
     pub(crate) events: Arc<NodeEvents>,
-    /// Told whenever the folder can be used again, or cannot any more.
+    /// Notified when the folder becomes usable or unusable.
     pub(crate) status: Arc<Notify>,
     pub(crate) idle: Arc<IdleSignal>,
-    /// For delays only.
+    /// The seed for random delays.
     pub(crate) jitter_seed: u64,
     pub(crate) nonces: Nonces,
     pub(crate) observer: Option<Arc<dyn Observer>>,
@@ -74,23 +73,23 @@ pub(crate) struct LinkContext {
 /// A folder as a node.
 pub(crate) struct Opened {
     pub(crate) node: Box<dyn Node>,
-    /// What keeps its worker alive.
+    /// Ends the worker when it is dropped.
     pub(crate) driver: Driver,
-    /// How far the node's time is ahead of the client's, if that is known already.
+    /// How far the node's time is ahead of the client's, if it is known already.
     pub(crate) ahead_us: Option<i64>,
 }
 
 /// Opens a folder as a node.
-pub(crate) fn open(path: &Path, around: LinkContext) -> Result<Opened, ConfigError> {
+pub(crate) fn open(path: &Path, context: LinkContext) -> Result<Opened, ConfigError> {
     let refused =
         |what, error: std::io::Error| ConfigError::System { what, reason: error.to_string() };
     let boot = Boot::of_this_process()?;
-    // Whoever goes to another folder later means the same one.
+    // The path must stay valid when the process changes its working directory.
     let path =
         std::path::absolute(path).map_err(|error| Fault::io(path, "it is no path", error))?;
-    let seed = around.jitter_seed;
+    let seed = context.jitter_seed;
     let queue = Queue::new().map_err(|error| refused("an event", error))?;
-    let shared = Arc::new(Shared::new(path, around, queue));
+    let shared = Arc::new(Shared::new(path, context, queue));
     let closer = Closer(shared.clone());
     let (first, opened) = mpsc::sync_channel(1);
     let worker = Worker::new(shared.clone(), boot, seed, first);
@@ -98,7 +97,8 @@ pub(crate) fn open(path: &Path, around: LinkContext) -> Result<Opened, ConfigErr
     thread.spawn(move || worker.run()).map_err(|error| refused("a thread", error))?;
     let ahead_us = match opened.recv_timeout(OPEN_MAX) {
         Ok(opened) => Some(opened?),
-        // Somebody was stopped in the middle of its turn. It will be told as long as that lasts.
+        // Another process was stopped while it held the folder's lock. Requests report that until
+        // it continues.
         Err(_) => None,
     };
     let driver = Box::pin(async move {
@@ -108,7 +108,7 @@ pub(crate) fn open(path: &Path, around: LinkContext) -> Result<Opened, ConfigErr
     Ok(Opened { node: Box::new(LocalNode(shared)), driver, ahead_us })
 }
 
-/// The folder for those who do not name one.
+/// The default folder.
 pub(crate) fn default_folder() -> Result<PathBuf, ConfigError> {
     folder_of(geteuid().is_root(), |name| env::var_os(name))
 }
@@ -139,8 +139,8 @@ struct Shared {
     client: ClientId,
     who: Arc<str>,
     dialect: Dialect,
-    /// How long a session lasts if it is not heard of. Whether a client is there is seen by its
-    /// socket: this is for throwing out what the dead have left.
+    /// How long a session lasts after the last contact. Whether a client is running is seen by its
+    /// socket. This only removes what crashed clients have left.
     lifetime_ms: u64,
     events: Arc<NodeEvents>,
     status: Arc<Notify>,
@@ -151,39 +151,39 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(path: PathBuf, around: LinkContext, queue: Queue) -> Self {
-        let life = around.max_ttl.saturating_add(SILENCE_MAX);
+    fn new(path: PathBuf, context: LinkContext, queue: Queue) -> Self {
+        let lifetime = context.max_ttl.saturating_add(SILENCE_MAX);
         Self {
             label: format!("local:{}", path.display()),
             path,
-            clock: around.clock,
-            client: around.client,
-            who: around.who,
-            dialect: around.dialect,
-            lifetime_ms: u64::try_from(life.as_millis()).unwrap_or(u64::MAX),
-            events: around.events,
-            status: around.status,
-            idle: around.idle,
-            observer: around.observer,
-            nonces: around.nonces,
+            clock: context.clock,
+            client: context.client,
+            who: context.who,
+            dialect: context.dialect,
+            lifetime_ms: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
+            events: context.events,
+            status: context.status,
+            idle: context.idle,
+            observer: context.observer,
+            nonces: context.nonces,
             queue,
         }
     }
 
-    /// Says who the client is, for as long as a lock of its may be there.
+    /// Stores the description of the client while it may have locks.
     fn introduction(&self) -> Command {
         let (client, who) = (self.client, self.who.clone());
         Command::Introduce { client, who, lifetime_ms: self.lifetime_ms }
     }
 
-    /// Tells the observer, if there is one.
-    /// A session that nobody has had.
+    /// A new session.
     fn fresh_session(&self) -> Result<Session, Fault> {
         let none = |it| Fault::new(&self.path, NodeError::from(it).to_string());
         self.nonces.session().map_err(none)
     }
 
-    fn tell(&self, event: &Event<'_>) {
+    /// Notifies the observer, if there is one.
+    fn notify_observer(&self, event: &Event<'_>) {
         observe::tell(self.observer.as_ref(), event);
     }
 }
@@ -202,7 +202,7 @@ impl Node for LocalNode {
     }
 
     fn flush(&self) {
-        self.0.queue.ring();
+        self.0.queue.wake();
     }
 
     fn label(&self) -> &str {
@@ -222,9 +222,9 @@ impl Node for LocalNode {
     }
 
     fn round_trip(&self) -> Duration {
-        // No other node could go on without this one, so there is no use in giving it up early;
-        // and one turn in hundreds waits for the disk.
-        TURN_MAX
+        // There is no other node, so a short vote timeout has no use. One transaction in hundreds
+        // waits for the disk.
+        TRANSACTION_MAX
     }
 
     fn is_busy(&self) -> bool {
@@ -232,7 +232,7 @@ impl Node for LocalNode {
     }
 }
 
-/// Ends the worker when the engine goes.
+/// Ends the worker when the engine ends.
 struct Closer(Arc<Shared>);
 
 impl Drop for Closer {
@@ -242,14 +242,14 @@ impl Drop for Closer {
     }
 }
 
-/// How long the first turn is waited for.
+/// How long to wait until the folder is open.
 const OPEN_MAX: Duration = Duration::from_secs(5);
 
-/// How long the worker is waited for at the end.
+/// How long to wait for the end of the worker.
 const CLOSE_MAX: Duration = Duration::from_millis(100);
 
-/// Longer than a turn takes as a rule.
-const TURN_MAX: Duration = Duration::from_millis(400);
+/// Longer than a transaction usually takes.
+const TRANSACTION_MAX: Duration = Duration::from_millis(400);
 
 /// How long a client may be silent between two heartbeats or renewals, besides its longest ttl.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
@@ -271,7 +271,11 @@ mod tests {
         assert_eq!(of(&[("HOME", "/home/a")]), is("/home/a/.local/state/quorate"));
         assert_eq!(of(&[("HOME", "/home/a"), ("XDG_STATE_HOME", "/s")]), is("/s/quorate"));
         let relative = of(&[("HOME", "/home/a"), ("XDG_STATE_HOME", "s")]);
-        assert_eq!(relative, is("/home/a/.local/state/quorate"), "as the standard has it");
+        assert_eq!(
+            relative,
+            is("/home/a/.local/state/quorate"),
+            "the standard ignores relative paths"
+        );
         let homeless = of(&[]).unwrap_err().to_string();
         assert!(homeless.contains("set HOME or XDG_STATE_HOME"), "{homeless}");
     }

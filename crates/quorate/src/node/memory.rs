@@ -47,7 +47,7 @@ pub struct MemoryNodes {
 }
 
 impl MemoryNodes {
-    /// Creates this number of nodes, all of them empty and answering.
+    /// Creates this number of nodes. They are empty and answer.
     ///
     /// # Examples
     ///
@@ -217,12 +217,12 @@ impl MemoryNodes {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Behaviour {
-    /// Runs and answers them.
+    /// Executes and answers them.
     Answer,
     /// Rejects them, as if nothing listened at the address.
     Fail,
-    /// Keeps them unanswered, like a stopped process, and runs them when it answers again.
+    /// Keeps them unanswered, like a stopped process, and executes them when it answers again.
     Hang,
-    /// Runs them, but its answers are lost.
+    /// Executes them, but its answers are lost.
     Mute,
 }

@@ -44,7 +44,7 @@ pub(super) fn miss() -> Outcome {
     let used = own.path().join("used");
     drop(client(&used, PATIENCE));
     for (file, expected) in [
-        ("locks.db", "it is read-only: give this user the right to write to it"),
+        ("locks.db", "it is read-only: give this user permission to write to it"),
         ("lock", "it cannot be opened: Permission denied"),
         ("sockets", "the socket cannot be made: Permission denied"),
     ] {
@@ -143,7 +143,7 @@ pub(super) fn full_disk_is_reported() {
     let mut child = Child::start(&mut in_shell(setting, command("fill").arg(folder.path())));
     let printed = child.next_line();
     let (count, text) = printed.split_once(' ').unwrap_or_else(|| panic!("it failed: {printed}"));
-    assert!(text.contains("look after the disk: it may be full"), "{text}");
+    assert!(text.contains("check the disk: it may be full"), "{text}");
     assert!(text.contains(&folder.path().display().to_string()), "{text}");
     let count: usize = count.parse().expect("the number of locks");
     assert!(count > 10, "{count}");

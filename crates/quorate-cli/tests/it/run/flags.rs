@@ -341,7 +341,7 @@ fn file_size_limit_is_an_error_instead_of_a_kill() {
     for is_new in [true, false] {
         for verb in ["run --local x true", "acquire --local x | cat; exit ${PIPESTATUS[0]}"] {
             let ended = run(format!("ulimit -f 1; {quorate} {verb}")).assert_code(78);
-            ended.assert_stderr("look after the disk");
+            ended.assert_stderr("check the disk");
         }
         if is_new {
             fixture.run(["--local", "x", "true"]).assert_code(0);

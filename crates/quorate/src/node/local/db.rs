@@ -1,6 +1,6 @@
-//! The database: one file in which a store is kept in parts.
+//! The database: one file that contains a store.
 //!
-//! One transaction is one batch of commands. Nothing here knows what they mean.
+//! A transaction is one batch of commands. This module does not interpret them.
 
 use std::{
     cell::Cell,
@@ -41,7 +41,8 @@ pub(super) struct Db {
 }
 
 impl Db {
-    /// Opens the file, which must be there, and fills it if it is new. It must be our turn.
+    /// Opens the file, which must exist, and creates the tables if it is new. The caller holds the
+    /// folder's lock.
     pub(super) fn open(path: PathBuf) -> Result<Self, Fault> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let opened = Connection::open_with_flags(&path, flags);
@@ -61,7 +62,7 @@ impl Db {
         self.connection.is_readonly("main")
     }
 
-    /// Looks whose file it is before anything is written to it.
+    /// Checks that the file belongs to Quorate before anything is written to it.
     fn prepare(&self) -> Result<(), Fault> {
         let number = |sql: &str| -> Result<i64, Fault> {
             self.connection.query_row(sql, [], |row| row.get(0)).map_err(|it| self.fault(&it))
@@ -76,8 +77,8 @@ impl Db {
         }
         if !is_new && version != VERSION {
             let reason = format!(
-                "it has version {version}, and this is for version {VERSION}: let all who use it \
-                 have the same version of Quorate"
+                "it has version {version}, but this program needs version {VERSION}: use the same \
+                 version of Quorate in all programs"
             );
             return Err(Fault::new(&self.path, reason));
         }
@@ -87,10 +88,11 @@ impl Db {
 
     fn set_up(&self) -> rusqlite::Result<()> {
         let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-        // The last to go would wait for the disk. Readers find all of it in the log as well.
+        // Otherwise the last connection would wait for the disk when it closes. Readers find
+        // everything in the log.
         self.connection.set_db_config(no_checkpoint, true)?;
         self.connection.pragma_update(None, "journal_mode", "WAL")?;
-        // Copying the log waits for the disk. It is done when nobody waits for us.
+        // Copying the log waits for the disk, so it is done while no request waits.
         self.connection.wal_hook(Some(|_, pages| {
             LOGGED.set(pages);
             Ok(())
@@ -107,7 +109,7 @@ impl Db {
         tx.commit()
     }
 
-    /// Begins a transaction, alone.
+    /// Begins an exclusive transaction.
     pub(super) fn begin(&self, durability: Durability) -> Result<Tx<'_>, Fault> {
         let begun = self.set_durability(durability).and_then(|()| {
             Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)
@@ -127,7 +129,7 @@ impl Db {
         Ok(())
     }
 
-    /// How much there is to copy, after our last transaction.
+    /// The length of the log after the last transaction of this connection.
     pub(super) fn log(&self) -> Log {
         let pages = LOGGED.get();
         if pages < LOG_PAGES {
@@ -140,9 +142,10 @@ impl Db {
         }
     }
 
-    /// Copies the log into the file. While others write, some of it stays.
+    /// Copies the log into the file. While other processes write, a part of it stays.
     pub(super) fn copy_log(&self) {
-        // What fails is tried again, and if there is no room for a longer log, that is told then.
+        // After a failure it is tried again later. If the disk has no space for a longer log, the
+        // next transaction fails.
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         self.log_pages_max.set(LOGGED.replace(0).saturating_add(LOG_PAGES));
     }
@@ -152,7 +155,8 @@ impl Db {
     }
 }
 
-/// A connection that is not seen half closed: its files are closed one after the other.
+/// A connection whose files are all closed under the gate, so that no other client sees only some
+/// of them closed.
 #[derive(Debug)]
 struct Handle(Option<Connection>);
 
@@ -160,7 +164,7 @@ impl Deref for Handle {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
-        self.0.as_ref().expect("it is there until it is dropped")
+        self.0.as_ref().expect("it is open until it is dropped")
     }
 }
 
@@ -171,19 +175,19 @@ impl Drop for Handle {
     }
 }
 
-/// As long as this is kept, no client of this process closes its database.
+/// While this is held, no client of this process closes its database.
 pub(super) fn gate() -> MutexGuard<'static, ()> {
     static GATE: Mutex<()> = Mutex::new(());
     GATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long the log is.
+/// The length of the log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Log {
     Short,
     /// It should be copied.
     Long,
-    /// It must be copied, even if others have to wait.
+    /// It must be copied, even if other clients wait for that.
     Full,
 }
 
@@ -192,16 +196,16 @@ thread_local! {
     static LOGGED: Cell<i32> = const { Cell::new(0) };
 }
 
-/// When a transaction has to be on the disk.
+/// When a transaction must be on the disk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Durability {
-    /// Some time: a power failure may undo the last ones. The death of a process undoes none.
+    /// Later. A power failure may undo the last transactions, the crash of a process undoes none.
     Lazy,
-    /// Before it counts.
+    /// Before it counts as committed.
     Disk,
 }
 
-/// A transaction. Without a commit nothing of it stays.
+/// A transaction. Without a commit it changes nothing.
 #[derive(Debug)]
 pub(super) struct Tx<'a> {
     tx: Transaction<'a>,
@@ -214,7 +218,7 @@ impl Tx<'_> {
         tx.commit().map_err(|error| db.fault(&error))
     }
 
-    /// The era that is stored, if any, and when the table was last swept.
+    /// The stored era, if any, and when expired data was last removed.
     pub(super) fn era(&self) -> Result<Option<(Era, NodeTime)>, Fault> {
         let sql = "SELECT boot, clock, base_us, horizon_us, swept_us FROM era";
         let read = |row: &Row<'_>| {
@@ -233,14 +237,14 @@ impl Tx<'_> {
         self.execute(sql, params![boot.id, boot.clock, base_us, horizon_us, swept_us])
     }
 
-    /// Forgets what was granted, who waits and who is there. Fences stay.
+    /// Removes all grants, waiters and clients. Fences stay.
     pub(super) fn void(&self) -> Result<(), Fault> {
         self.execute("UPDATE locks SET value = NULL, key_ends_ms = NULL, line_ends_ms = NULL", [])?;
         self.execute("DELETE FROM waiting", [])?;
         self.execute("DELETE FROM clients", [])
     }
 
-    /// Throws out what has ended by `now`.
+    /// Removes what has expired at `now`.
     pub(super) fn sweep(&self, now: NodeTime) -> Result<(), Fault> {
         let now_ms = params![signed(now.as_millis())];
         self.execute(
@@ -292,7 +296,7 @@ impl Tx<'_> {
         Ok(state)
     }
 
-    /// The names of locks of which a fence or a line is there, in their order.
+    /// The names of locks that have a fence or a queue, in order.
     pub(super) fn names_from(
         &self,
         from: &str,
@@ -313,7 +317,7 @@ impl Tx<'_> {
         Ok(names.iter().filter_map(|name| Name::parse(name, "").ok()).collect())
     }
 
-    /// Stores a lock that is known to be `before`.
+    /// Saves a lock. `before` is its stored state.
     pub(super) fn save_lock(
         &self,
         name: &Name,
@@ -338,7 +342,7 @@ impl Tx<'_> {
         }
         let value = key.as_ref().and_then(|key| shares::to_bytes(&key.value));
         if key.is_some() && value.is_none() {
-            return Err(Fault::new(&self.db.path, "no key of another type can be here"));
+            return Err(Fault::new(&self.db.path, "it cannot store this type of key"));
         }
         let last = fence.as_ref().map(|fence| fence.value);
         let row = params![
@@ -405,7 +409,7 @@ fn end<T>(kept: Option<&Kept<T>>) -> Option<i64> {
     kept.and_then(|kept| kept.ends_at_ms).map(signed)
 }
 
-/// Times: those beyond what the database can count are for ever as well.
+/// Converts a time. Times that the database cannot represent never end.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -414,10 +418,10 @@ fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// `qrte`, for programs that tell files by their content.
+/// `qrte`, for programs that identify files by their content.
 const APPLICATION: i64 = 0x7172_7465;
 
-/// Of the tables below and of what they mean.
+/// The version of the tables below and of their meaning.
 const VERSION: i64 = 1;
 
 const SCHEMA: &str = "
@@ -455,13 +459,13 @@ const SCHEMA: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
-/// How long is waited for somebody who does not take turns: a tool that looks into the file.
+/// How long to wait for a program that does not use the folder's lock, such as a database tool.
 const BUSY_MAX: Duration = Duration::from_secs(2);
 
 const STATEMENTS_MAX: usize = 32;
 
-/// So many pages are copied at a time: four megabytes.
+/// The log is copied at this number of pages: four megabytes.
 const LOG_PAGES: i32 = 1_000;
 
-/// The log becomes no longer than this.
+/// The largest number of pages in the log.
 const LOG_PAGES_FULL: i32 = 8_000;

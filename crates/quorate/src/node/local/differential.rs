@@ -1,10 +1,10 @@
-//! A folder against the core's store: the same random commands at the same times must give the same
-//! replies, tell the same clients the same, and leave the same behind.
+//! Compares a folder with the core's store: the same random commands at the same times must give
+//! the same replies and pushes, and leave the same data.
 //!
-//! The commands are those by which the scripts on servers are tested. Time is told, so that days
-//! pass: often to the very millisecond in which something ends, or one beside it.
+//! The commands are the same as in the tests of the server scripts. The test sets the time, so that
+//! days pass: often to the millisecond in which something expires, or to the next one.
 
-#[expect(dead_code, reason = "those who compare servers need more of it")]
+#[expect(dead_code, reason = "tests of servers use the rest")]
 #[path = "../../../tests/it/differential/batch.rs"]
 mod batch;
 mod queue;
@@ -22,7 +22,7 @@ use self::batch::{Draw, Memory, Step, Thing};
 use super::{
     db::{Db, Durability, Tx},
     folder::Folder,
-    notifier::{Heard, Notifier, PUSH_LEN_MAX, Receiver},
+    notifier::{Incoming, Notifier, PUSH_LEN_MAX, Receiver},
     transaction::Transaction,
 };
 
@@ -46,7 +46,7 @@ fn twenty_thousand_random_commands_get_the_replies_that_the_store_gives() {
     assert!(taken > 1_000, "few locks were taken: {taken}");
 }
 
-/// A node of which everything is known: a folder, and the ears of some clients.
+/// A folder as a node, with the receivers of some clients.
 struct Local {
     db: Db,
     notifier: Notifier,
@@ -54,7 +54,7 @@ struct Local {
     receivers: Vec<(ClientId, Option<Receiver>)>,
     heard: Vec<Push>,
     batches: u64,
-    // Goes last.
+    // Dropped last.
     _folder: tempfile::TempDir,
 }
 
@@ -80,11 +80,11 @@ impl Local {
         *known = Some(receiver);
     }
 
-    /// Runs steps in one transaction, then tells everybody what is to be told. Sometimes the table
-    /// is swept, which nobody must notice.
+    /// Executes steps in one transaction, then sends the pushes. Sometimes removes expired data,
+    /// which must make no difference.
     fn run(&mut self, now: NodeTime, steps: &[Step]) -> Vec<Option<Reply>> {
         let mut replies = Vec::new();
-        // What is not a command is done to the file: it ends the transaction.
+        // Steps that are not commands change the file. They end the transaction.
         for steps in steps.chunk_by(|one, next| is_asked(one) && is_asked(next)) {
             let tx = self.db.begin(Durability::Lazy).unwrap();
             let mut transaction = Transaction::new(&tx, &self.notifier);
@@ -120,14 +120,14 @@ impl Local {
         replies
     }
 
-    /// Heard at once: few pushes are kept for one who does not read.
+    /// Received immediately: the kernel keeps few messages for a socket that is not read.
     fn tell(&mut self, push: &Push) {
-        self.notifier.tell(push);
+        self.notifier.send(push);
         let receivers = self.receivers.iter().filter(|(client, _)| *client == push.client);
         for receiver in receivers.filter_map(|(_, receiver)| receiver.as_ref()) {
-            match receiver.hear(&mut [0; PUSH_LEN_MAX]) {
-                Some(Heard::Push(push)) => self.heard.push(push),
-                Some(Heard::Alarm) => panic!("nobody touches the files"),
+            match receiver.receive(&mut [0; PUSH_LEN_MAX]) {
+                Some(Incoming::Push(push)) => self.heard.push(push),
+                Some(Incoming::Alarm) => panic!("the files are not replaced in this test"),
                 None => {}
             }
         }
@@ -143,7 +143,7 @@ impl Local {
         }
     }
 
-    /// What is stored is what the store has, apart from what has ended.
+    /// Checks that the file contains the same as the store, apart from expired data.
     fn compare(&self, now: NodeTime, store: &Store) {
         let tx = self.db.begin(Durability::Lazy).unwrap();
         let (mut known, mut found) = (Store::new(), Store::new());
@@ -155,7 +155,7 @@ impl Local {
             known.set_client_state(client, store.client_state(client));
             found.set_client_state(client, tx.client(client).unwrap());
         }
-        // Lets go what has ended.
+        // Removes expired data.
         for store in [&mut known, &mut found] {
             store.queued_names(now);
             store.names(now);
@@ -168,7 +168,7 @@ fn is_asked(step: &Step) -> bool {
     matches!(step, Step::Ask(_))
 }
 
-/// Other kinds of keys cannot be stored in a folder, by nobody.
+/// Keys of other types cannot be stored in a folder.
 fn storable(step: Step) -> Step {
     match step {
         Step::Plant { name, thing: Thing::Hash | Thing::List | Thing::Set, ttl_ms } => {
@@ -185,7 +185,7 @@ fn plant(tx: &Tx<'_>, now: NodeTime, name: &Name, text: &[u8], ttl_ms: Option<u6
     tx.save_lock(name, &before, &LockState { key, ..before.clone() }).unwrap();
 }
 
-/// When something will go by itself, if that is within two days.
+/// When data expires within the next two days.
 fn ends_in_ms(store: &Store, now: NodeTime, names: &[Name]) -> Vec<u64> {
     let ends = names.iter().flat_map(|name| {
         let LockState { key, fence, queue } = store.lock_state(name);

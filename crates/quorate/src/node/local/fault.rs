@@ -1,4 +1,4 @@
-//! What is wrong with a folder: the path, the reason, and what to do about it.
+//! Errors of a folder: the path, the reason, and what to do about it.
 
 use std::{
     fmt, io,
@@ -22,15 +22,15 @@ impl Fault {
         Self { path: path.to_owned(), reason: reason.into() }
     }
 
-    /// The system refused something: `what` could not be done.
+    /// An error of the operating system: `what` failed.
     pub(super) fn io(path: &Path, what: &str, error: impl Into<io::Error>) -> Self {
         let error = error.into();
         let advice = match error.kind() {
             io::ErrorKind::PermissionDenied => {
-                "; give this user the right to write there, or use another folder"
+                "; give this user permission to write there, or use another folder"
             }
             io::ErrorKind::ReadOnlyFilesystem => "; use a folder that can be written to",
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room there",
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space there",
             _ if is_out_of_files(&error) => TOO_MANY_FILES,
             io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
                 "; a folder is needed there: use another path"
@@ -40,30 +40,30 @@ impl Fault {
         Self::new(path, format!("{what}: {error}{advice}"))
     }
 
-    /// The database refused something.
+    /// An error of the database.
     pub(super) fn sql(path: &Path, error: &rusqlite::Error) -> Self {
         let advice = match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => "make room on the disk",
+            Some(ErrorCode::DiskFull) => "free space on the disk",
             Some(ErrorCode::SystemIoFailure) => {
-                "look after the disk: it may be full, over a quota or broken"
+                "check the disk: it may be full, over a quota or broken"
             }
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                "it is damaged or no database of ours: if nobody uses it, remove it and what has \
-                 its name with -wal and -shm"
+                "it is damaged, or not a database of Quorate: if no program uses it, remove it and \
+                 the files with its name and -wal or -shm"
             }
             Some(ErrorCode::ReadOnly) => READ_ONLY,
             Some(ErrorCode::CannotOpen) if has_no_files_left() => {
                 return Self::new(path, format!("it cannot be opened{TOO_MANY_FILES}"));
             }
             Some(ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
-                "give this user the right to read and write it and its folder"
+                "give this user permission to read and write it and its folder"
             }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                "another program keeps it locked: it is for nobody else"
+                "another program keeps it locked: only Quorate may use it"
             }
             _ => return Self::new(path, error.to_string()),
         };
-        // Some of its errors name the file, which we do already.
+        // Some errors of the database name the file, which is already in the message.
         let error = error.to_string();
         let error = error.strip_suffix(&format!(": {}", path.display())).unwrap_or(&error);
         Self::new(path, format!("{error}: {advice}"))
@@ -92,8 +92,8 @@ fn is_out_of_files(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE))
 }
 
-/// The database does not say why it could not open a file. Those that it has opened before are
-/// still open when it is asked what is wrong.
+/// The database does not report why it could not open a file. The files that it has opened before
+/// are still open when this is called.
 fn has_no_files_left() -> bool {
     std::fs::File::open("/proc/self/stat").is_err_and(|error| is_out_of_files(&error))
 }
@@ -103,21 +103,21 @@ const TOO_MANY_FILES: &str =
 
 /// What to do about a file that cannot be written to.
 pub(super) const READ_ONLY: &str =
-    "it is read-only: give this user the right to write to it, or use another folder";
+    "it is read-only: give this user permission to write to it, or use another folder";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_told_as_such() {
+    fn a_full_disk_is_reported() {
         let connection = rusqlite::Connection::open_in_memory().unwrap();
         connection.execute_batch("PRAGMA max_page_count = 2; CREATE TABLE a (b)").unwrap();
         let full = connection.execute("INSERT INTO a VALUES (zeroblob(100000))", []).unwrap_err();
         let text = Fault::sql(Path::new("/x/locks.db"), &full).to_string();
-        assert!(text.starts_with("/x/locks.db: database or disk is full: make room"), "{text}");
+        assert!(text.starts_with("/x/locks.db: database or disk is full: free space"), "{text}");
         let full = io::Error::from(io::ErrorKind::StorageFull);
         let text = Fault::io(Path::new("/x/lock"), "it cannot be opened", full).to_string();
-        assert!(text.ends_with("; make room there"), "{text}");
+        assert!(text.ends_with("; free space there"), "{text}");
     }
 }

@@ -1,7 +1,7 @@
-//! The folder: who may use it, what is in it, and its turnstile.
+//! The folder: who may use it, its files, and its lock.
 //!
-//! All who use the folder take turns by `flock` on one file, so that hundreds of processes wait in
-//! the kernel. Exclusion does not rest on that: the database has locks of its own.
+//! All processes that use the folder take turns by `flock` on one file, so that hundreds of them
+//! wait in the kernel. Exclusion does not depend on that: the database has locks of its own.
 
 use std::{
     fs::{self, DirBuilder, Permissions},
@@ -30,28 +30,29 @@ use super::{db::gate, fault::Fault};
 /// An open folder.
 #[derive(Debug)]
 pub(super) struct Folder {
-    /// As it was named: a link in it may lead elsewhere some day.
+    /// The path as it was configured. A link in it may lead elsewhere later.
     path: PathBuf,
     dir: OwnedFd,
-    turnstile: OwnedFd,
-    /// Its group may use it as well.
+    lock_file: OwnedFd,
+    /// Whether its group may use it too.
     is_shared: bool,
-    /// What is open, by the names that others find it by.
+    /// The files that are open, with the names by which other processes find them.
     known: Known,
 }
 
 type Known = Vec<(&'static str, FileId)>;
 
 impl Folder {
-    /// Opens a folder, and makes it if it is not there.
+    /// Opens a folder. Creates it if it does not exist.
     pub(super) fn open(path: &Path) -> Result<Self, Fault> {
-        make(path)?;
-        measure(path)?;
+        create(path)?;
+        check_length(path)?;
         let refused = |error: Errno| Fault::io(path, "the folder cannot be opened", error);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, path, flags, Mode::empty()).map_err(refused)?;
         let about = fstat(&dir).map_err(refused)?;
-        let is_shared = judge(&about, &Who::this_process()).map_err(|it| Fault::new(path, it))?;
+        let is_shared =
+            check_permissions(&about, &Who::this_process()).map_err(|it| Fault::new(path, it))?;
         let kind = fstatfs(&dir).map_err(refused)?.f_type;
         if let Some(network) = network(kind) {
             let reason = format!(
@@ -60,51 +61,51 @@ impl Folder {
             );
             return Err(Fault::new(path, reason));
         }
-        let turnstile = open_turnstile(&dir, path, is_shared)?;
-        Ok(Self { path: path.to_owned(), dir, turnstile, is_shared, known: Vec::new() })
+        let lock_file = open_lock_file(&dir, path, is_shared)?;
+        Ok(Self { path: path.to_owned(), dir, lock_file, is_shared, known: Vec::new() })
     }
 
     pub(super) fn db_path(&self) -> PathBuf {
         self.path.join(DB)
     }
 
-    /// Waits for our turn, which lasts until what is returned is dropped.
-    pub(super) fn wait_for_turn(&self) -> Result<Turn<'_>, Fault> {
-        // A process that dies gives its turn back. One that is stopped in the middle of its turn
-        // keeps all others waiting: the database would do so, too.
-        retry_on_intr(|| flock(&self.turnstile, FlockOperation::LockExclusive))
-            .map_err(|error| Fault::io(&self.path.join(TURNSTILE), "it cannot be locked", error))?;
-        Ok(Turn(&self.turnstile))
+    /// Waits for the lock of the folder, which is held until the result is dropped.
+    pub(super) fn wait_for_lock(&self) -> Result<FolderLock<'_>, Fault> {
+        // The kernel releases the lock of a process that ends. A process that is stopped while it
+        // holds the lock makes all others wait. The database would do the same.
+        retry_on_intr(|| flock(&self.lock_file, FlockOperation::LockExclusive))
+            .map_err(|error| Fault::io(&self.path.join(LOCK_FILE), "it cannot be locked", error))?;
+        Ok(FolderLock(&self.lock_file))
     }
 
-    /// Makes the file of the database, if there is none, with the rights that it should have.
+    /// Creates the database file with the right permissions, if it does not exist.
     ///
-    /// To be called in our turn: closing a file drops all locks that this process has on it, those
-    /// of other clients, too. In our turn nobody can have opened what we have just made.
+    /// The caller holds the folder's lock: closing a file drops all locks that this process has on
+    /// it, even those of other clients. While the lock is held, no other client can have opened the
+    /// new file.
     pub(super) fn make_db(&self) -> Result<(), Fault> {
         let refused = |error| Fault::io(&self.db_path(), "the file cannot be made", error);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = file_mode(self.is_shared);
         match openat(&self.dir, DB, flags, mode) {
             Ok(file) => {
-                // The process may have a mask for the rights of new files.
+                // The umask of the process may have removed permissions.
                 fchmod(file, mode).map_err(refused)?;
                 self.remove(LOG).and_then(|()| self.remove(INDEX)).map_err(refused)
             }
             Err(Errno::EXIST) if self.is_link(DB) => Err(Fault::new(&self.db_path(), LINK)),
-            // An index without its log is of no use, and would be believed as long as somebody has
-            // it open.
+            // An index without its log is useless, but would be used while a process has it open.
             Err(Errno::EXIST) if self.id_of(LOG).is_none() => self.remove(INDEX).map_err(refused),
             Err(Errno::EXIST) => Ok(()),
             Err(error) => Err(refused(error)),
         }
     }
 
-    /// Looks whether other clients of this process have a log open that is not there any more. To
-    /// be called in our turn.
+    /// Checks that other clients of this process do not have a log open that was removed. The
+    /// caller holds the folder's lock.
     ///
-    /// The clients of a process share an index. One that was removed stays in use until the last of
-    /// them has closed it.
+    /// The clients of a process share an index. If it was removed, it stays in use until the last
+    /// client has closed it.
     pub(super) fn check_clients(&self) -> Result<(), Fault> {
         let _gate = gate();
         let open = self.open_files()?;
@@ -115,13 +116,13 @@ impl Folder {
         }
     }
 
-    /// What is open, once all of it is. To be called in our turn.
-    pub(super) fn look(&self, sockets: &SocketFolder) -> Result<Known, Fault> {
+    /// The files that are open. The caller holds the folder's lock.
+    pub(super) fn find_open(&self, sockets: &SocketFolder) -> Result<Known, Fault> {
         let of = |name, file: &OwnedFd| match fstat(file) {
             Ok(about) => Ok((name, FileId::of(&about))),
-            Err(error) => Err(Fault::io(&self.path.join(name), "it cannot be looked at", error)),
+            Err(error) => Err(Fault::io(&self.path.join(name), "it cannot be read", error)),
         };
-        let mut known = vec![of(TURNSTILE, &self.turnstile)?, of(SOCKETS, &sockets.dir)?];
+        let mut known = vec![of(LOCK_FILE, &self.lock_file)?, of(SOCKETS, &sockets.dir)?];
         let open = self.open_files()?;
         for name in [DB, LOG, INDEX] {
             let id = self.id_of(name).filter(|id| open.contains(id));
@@ -130,14 +131,14 @@ impl Folder {
         Ok(known)
     }
 
-    /// From now on these must stay.
-    pub(super) fn note_open(&mut self, known: Known) {
+    /// Sets the files that `check` expects.
+    pub(super) fn set_open(&mut self, known: Known) {
         self.known = known;
     }
 
-    /// Others must find what we have open: what was removed or replaced is not where they look.
+    /// Checks that other processes find the same files that are open here.
     pub(super) fn check(&self) -> Result<(), Fault> {
-        // By its path: it may be a link that leads elsewhere by now.
+        // By its path: a link may lead elsewhere now.
         let found = stat(&self.path).ok().map(|about| FileId::of(&about));
         if found.is_none() || found != fstat(&self.dir).ok().map(|about| FileId::of(&about)) {
             return Err(Fault::new(&self.path, REPLACED));
@@ -148,24 +149,24 @@ impl Folder {
         }
     }
 
-    /// Which file the database is now.
+    /// The present database file.
     pub(super) fn db_id(&self) -> Option<FileId> {
         self.id_of(DB)
     }
 
-    /// Which file has this name now. A link is not followed: the log would be elsewhere.
+    /// The file that has this name now. A link is not followed: its log would be in another folder.
     fn id_of(&self, name: &str) -> Option<FileId> {
         let found = statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW);
         found.ok().map(|about| FileId::of(&about))
     }
 
-    /// All files that this process has open. To open one of them for a look would not do: closing
-    /// it drops locks.
+    /// All files that this process has open. They must not be opened for this: closing them would
+    /// drop locks.
     fn open_files(&self) -> Result<Vec<FileId>, Fault> {
         let entries = fs::read_dir("/proc/self/fd").map_err(|error| {
-            Fault::io(&self.path, "what this process has open cannot be told", error)
+            Fault::io(&self.path, "the open files of this process cannot be listed", error)
         })?;
-        // What is closed meanwhile is not found.
+        // Files that are closed in the meantime are skipped.
         let about = entries.filter_map(|entry| stat(entry.ok()?.path()).ok());
         Ok(about.map(|about| FileId::of(&about)).collect())
     }
@@ -182,7 +183,7 @@ impl Folder {
         }
     }
 
-    /// The folder with the sockets on which clients hear.
+    /// The folder with the sockets of all clients.
     pub(super) fn sockets(&self) -> Result<SocketFolder, Fault> {
         let path = self.path.join(SOCKETS);
         let refused = |error| Fault::io(&path, "the folder cannot be used", error);
@@ -201,7 +202,7 @@ impl Folder {
     }
 }
 
-/// The folder with the sockets on which clients hear, and what rights those have.
+/// The folder with the sockets of all clients, and the permissions of sockets.
 #[derive(Debug)]
 pub(super) struct SocketFolder {
     pub(super) path: PathBuf,
@@ -209,19 +210,19 @@ pub(super) struct SocketFolder {
     pub(super) mode: Mode,
 }
 
-/// Our turn.
+/// The lock of the folder.
 #[derive(Debug)]
-pub(super) struct Turn<'a>(&'a OwnedFd);
+pub(super) struct FolderLock<'a>(&'a OwnedFd);
 
-impl Drop for Turn<'_> {
+impl Drop for FolderLock<'_> {
     fn drop(&mut self) {
-        // Unlock explicitly: closing is not enough if a child process has the file, too.
-        // It cannot fail for a file that is open.
+        // Unlock explicitly: closing is not enough if a child process has inherited the file. It
+        // cannot fail for a file that is open.
         let _ = flock(self.0, FlockOperation::Unlock);
     }
 }
 
-/// Which file it is, whatever its name.
+/// Identifies a file, independent of its name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct FileId {
     device: u64,
@@ -234,7 +235,7 @@ impl FileId {
     }
 }
 
-/// As whom this process acts.
+/// The user and group of this process.
 #[derive(Debug)]
 struct Who {
     user: u32,
@@ -247,14 +248,14 @@ impl Who {
     }
 }
 
-/// Whether the folder is shared with its group; or why it must not be used.
-fn judge(about: &Stat, who: &Who) -> Result<bool, String> {
+/// Whether the folder is shared with its group, or why it must not be used.
+fn check_permissions(about: &Stat, who: &Who) -> Result<bool, String> {
     let mode = about.st_mode;
     let is_shared = mode & 0o020 != 0;
     if mode & 0o002 != 0 {
         return Err(
-            "anybody can write there, and so break its locks: use a folder of its own, or \
-                    take that right away (chmod o-w)"
+            "anybody can write there, and so break its locks: use another folder, or remove \
+                    that permission (chmod o-w)"
                 .into(),
         );
     }
@@ -267,22 +268,22 @@ fn judge(about: &Stat, who: &Who) -> Result<bool, String> {
     }
     if is_shared && mode & 0o2000 == 0 && about.st_gid != who.group {
         return Err(format!(
-            "it is shared with the group {}, but what is made there would not be: let new files \
-             have that group (chmod g+s)",
+            "it is shared with the group {}, but new files would not be: let them have that \
+             group (chmod g+s)",
             about.st_gid
         ));
     }
     Ok(is_shared)
 }
 
-/// Makes the folder for nobody but us, and those above it as usual.
-fn make(path: &Path) -> Result<(), Fault> {
+/// Creates the folder with permissions for this user only, and its parents as usual.
+fn create(path: &Path) -> Result<(), Fault> {
     let refused = |error| Fault::io(path, "the folder cannot be made", error);
     if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
         DirBuilder::new().recursive(true).create(above).map_err(refused)?;
     }
     match DirBuilder::new().mode(0o700).create(path) {
-        // The process may have a mask for the rights of new folders.
+        // The umask of the process may have removed permissions.
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(refused),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let about = path.metadata().map_err(refused)?;
@@ -295,8 +296,8 @@ fn make(path: &Path) -> Result<(), Fault> {
     }
 }
 
-/// The database does not open what has a longer path, once links are followed.
-fn measure(path: &Path) -> Result<(), Fault> {
+/// Checks the length of the path after links are followed. The database cannot open longer ones.
+fn check_length(path: &Path) -> Result<(), Fault> {
     let refused = |error| Fault::io(path, "the folder cannot be opened", error);
     let len = path.canonicalize().map_err(refused)?.as_os_str().as_bytes().len();
     match len > PATH_LEN_MAX {
@@ -308,20 +309,21 @@ fn measure(path: &Path) -> Result<(), Fault> {
     }
 }
 
-fn open_turnstile(dir: &OwnedFd, path: &Path, is_shared: bool) -> Result<OwnedFd, Fault> {
-    let refused = |error| Fault::io(&path.join(TURNSTILE), "it cannot be opened", error);
-    let is_new = statat(dir, TURNSTILE, AtFlags::empty()).is_err();
+fn open_lock_file(dir: &OwnedFd, path: &Path, is_shared: bool) -> Result<OwnedFd, Fault> {
+    let refused = |error| Fault::io(&path.join(LOCK_FILE), "it cannot be opened", error);
+    let is_new = statat(dir, LOCK_FILE, AtFlags::empty()).is_err();
     let mode = file_mode(is_shared);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-    let turnstile = openat(dir, TURNSTILE, flags, mode).map_err(refused)?;
+    let lock_file = openat(dir, LOCK_FILE, flags, mode).map_err(refused)?;
     if is_new {
-        // Another may have made it: then it has these rights already, and they are not ours to set.
-        match fchmod(&turnstile, mode) {
+        // Another user may have created it. Then it has these permissions, and only that user can
+        // set them.
+        match fchmod(&lock_file, mode) {
             Ok(()) | Err(Errno::PERM) => {}
             Err(error) => return Err(refused(error)),
         }
     }
-    Ok(turnstile)
+    Ok(lock_file)
 }
 
 fn file_mode(is_shared: bool) -> Mode {
@@ -329,13 +331,13 @@ fn file_mode(is_shared: bool) -> Mode {
 }
 
 fn folder_mode(is_shared: bool) -> Mode {
-    // With the bit that lets new files have the folder's group.
+    // With the setgid bit, so that new files have the folder's group.
     Mode::from_raw_mode(if is_shared { 0o2770 } else { 0o700 })
 }
 
-/// The network file system that has this magic number, if it is one.
+/// The name of the network file system that has this magic number, if it is one.
 fn network(magic: impl Into<i64>) -> Option<&'static str> {
-    // Some systems have the number with its sign.
+    // On some systems the number is signed.
     Some(match magic.into() & 0xffff_ffff {
         0x6969 => "NFS",
         0x517b | 0xff53_4d42 | 0xfe53_4d42 => "SMB",
@@ -349,18 +351,18 @@ fn network(magic: impl Into<i64>) -> Option<&'static str> {
 
 const REPLACED: &str = "it was removed or replaced while it was in use";
 
-const LINK: &str = "it is a link: let the folder be one instead, so that all who use the file \
-     find its log beside it";
+const LINK: &str = "it is a link: make the folder a link instead, so that all processes find the \
+     log next to the file";
 
-/// What SQLite can open, less the name of the file and what it appends to it.
+/// The longest path that SQLite can open, minus the file name and the suffix that it appends.
 const PATH_LEN_MAX: usize = 512 - 8 - "/locks.db".len();
 
 const DB: &str = "locks.db";
-/// What was committed and is not in the file yet.
+/// Transactions that were committed and are not in the file yet.
 const LOG: &str = "locks.db-wal";
-/// What the log has where, and who reads and writes it.
+/// The index of the log, and its locks.
 const INDEX: &str = "locks.db-shm";
-const TURNSTILE: &str = "lock";
+const LOCK_FILE: &str = "lock";
 const SOCKETS: &str = "sockets";
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! How clients are told: each has a socket in the folder, on which it hears pushes.
+//! Pushes between clients: each client has a socket in the folder, on which it receives them.
 //!
-//! Whether a client is there is seen by connecting to its socket: the kernel refuses that for one
-//! whose process has gone. A push that is lost costs time only: whoever waits asks now and then.
+//! A client is running if a connection to its socket succeeds: the kernel refuses one to a process
+//! that has ended. A lost push costs only time, because waiters repeat their requests.
 
 use std::{
     io,
@@ -20,18 +20,18 @@ use rustix::fs::{AtFlags, chmodat, renameat, unlinkat};
 use super::{fault::Fault, folder::SocketFolder};
 use crate::node::push;
 
-/// The folder with everybody's sockets.
+/// Sends to the sockets of all clients.
 #[derive(Debug)]
 pub(super) struct Notifier {
     sockets: Arc<SocketFolder>,
-    /// Asks whether somebody hears, and tells.
+    /// The socket for sending.
     sender: UnixDatagram,
 }
 
 impl Notifier {
     pub(super) fn new(sockets: SocketFolder) -> Result<Self, Fault> {
-        let sender =
-            sender().map_err(|error| Fault::io(&sockets.path, "no socket to be had", error))?;
+        let sender = sender()
+            .map_err(|error| Fault::io(&sockets.path, "no socket can be created", error))?;
         Ok(Self { sockets: Arc::new(sockets), sender })
     }
 
@@ -39,7 +39,7 @@ impl Notifier {
         &self.sockets
     }
 
-    /// From now on this client hears.
+    /// Creates the socket of this client.
     pub(super) fn listen(&self, client: ClientId) -> Result<Receiver, Fault> {
         let name = client.to_string();
         self.bind(&name).map_err(|error| {
@@ -47,11 +47,11 @@ impl Notifier {
         })
     }
 
-    /// A socket that is there but not bound yet looks like that of the dead. So it gets its name
-    /// when it is bound.
+    /// Binds the socket under another name and renames it then. Until it is bound it would look
+    /// like the socket of a process that has ended.
     fn bind(&self, name: &str) -> io::Result<Receiver> {
         let new = format!("{NEW}{name}");
-        // What is left of an earlier attempt of ours.
+        // The rest of an earlier attempt.
         let _ = self.remove(&new);
         let socket = UnixDatagram::bind(self.address(&new))?;
         socket.set_nonblocking(true)?;
@@ -60,15 +60,15 @@ impl Notifier {
         Ok(Receiver { socket, sockets: self.sockets.clone(), name: name.to_owned() })
     }
 
-    /// Whether the client's process is there and would hear. The socket of one who has gone is
-    /// removed.
+    /// Whether the client's process is running and receives pushes. Removes the socket of a process
+    /// that has ended.
     pub(super) fn is_listening(&self, client: ClientId) -> bool {
         let name = client.to_string();
         match self.sender.connect(self.address(&name)) {
             Ok(()) => true,
             Err(error) => {
                 if error.kind() == io::ErrorKind::ConnectionRefused {
-                    // It may be gone already, which is as good.
+                    // It may have been removed already.
                     let _ = self.remove(&name);
                 }
                 false
@@ -76,32 +76,32 @@ impl Notifier {
         }
     }
 
-    /// Tells a client. Whoever does not read what it is told loses what is told next.
-    pub(super) fn tell(&mut self, push: &Push) {
+    /// Sends a push. If the client does not read its socket, the push is lost.
+    pub(super) fn send(&mut self, push: &Push) {
         let (text, address) = (push::write(push), self.address(&push.client.to_string()));
         if self.sender.send_to(&text, &address).is_err()
             && let Ok(sender) = sender()
         {
-            // It may be that others have not read what we told them, and not this one: a new socket
-            // has told nobody anything.
+            // The buffer of the sender may be full because other clients do not read. A new socket
+            // has an empty buffer.
             self.sender = sender;
             let _ = self.sender.send_to(&text, &address);
         }
     }
 
-    /// Tells everybody to look whether the files that they have open are still there.
+    /// Makes all clients check whether the files that they have open were removed or replaced.
     pub(super) fn alarm(&self) {
         let Ok(entries) = std::fs::read_dir(self.address("")) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name();
             if let Some(client) = name.to_str().and_then(ClientId::parse) {
-                // Whoever does not hear it finds out when it is asked something.
+                // A client that does not receive it finds out with its next request.
                 let _ = self.sender.send_to(ALARM, self.address(&client.to_string()));
             }
         }
     }
 
-    /// Removes the sockets of those who have gone.
+    /// Removes the sockets of processes that have ended.
     pub(super) fn sweep(&self) {
         let Ok(entries) = std::fs::read_dir(self.address("")) else { return };
         for entry in entries.flatten() {
@@ -128,7 +128,7 @@ impl Notifier {
         Ok(unlinkat(&self.sockets.dir, name, AtFlags::empty())?)
     }
 
-    /// By way of the open folder: the address of a socket must not be long.
+    /// An address through the open folder, because the address of a socket must be short.
     fn address(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{name}", self.sockets.dir.as_raw_fd()))
     }
@@ -140,7 +140,7 @@ fn sender() -> io::Result<UnixDatagram> {
     Ok(sender)
 }
 
-/// Where one client hears. It is removed when it is dropped.
+/// The socket of one client. It is removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Receiver {
     socket: UnixDatagram,
@@ -149,15 +149,15 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// What was told, if anything; nothing that makes no sense.
-    pub(super) fn hear(&self, buffer: &mut [u8]) -> Option<Heard> {
+    /// Receives the next message, if any. Skips messages that cannot be parsed.
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> Option<Incoming> {
         let client = ClientId::parse(&self.name)?;
         loop {
             match self.socket.recv(buffer) {
-                Ok(len) if buffer[..len] == *ALARM => return Some(Heard::Alarm),
+                Ok(len) if buffer[..len] == *ALARM => return Some(Incoming::Alarm),
                 Ok(len) => {
                     if let Some(push) = push::read(client, &buffer[..len]) {
-                        return Some(Heard::Push(push));
+                        return Some(Incoming::Push(push));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -167,11 +167,11 @@ impl Receiver {
     }
 }
 
-/// What a client hears.
+/// A message to a client.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum Incoming {
     Push(Push),
-    /// The files of the folder may not be what they were.
+    /// The files of the folder may have been removed or replaced.
     Alarm,
 }
 
@@ -183,19 +183,19 @@ impl AsFd for Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // It may be gone already, which is as good.
+        // It may have been removed already.
         let _ = unlinkat(&self.sockets.dir, &*self.name, AtFlags::empty());
     }
 }
 
-/// No push is like that.
+/// It cannot be parsed as a push.
 const ALARM: &[u8] = b"alarm";
 
-/// How sockets are called that are about to be bound.
+/// The prefix of sockets that are not bound yet.
 const NEW: &str = ".new-";
 
-/// Nobody needs longer to bind a socket.
+/// The longest time to bind a socket.
 const FRESH_MAX: Duration = Duration::from_secs(60);
 
-/// More than the longest push has: a name of a lock has 1,024 bytes at the most.
+/// More than the length of a push: the name of a lock has at most 1,024 bytes.
 pub(super) const PUSH_LEN_MAX: usize = 4_096;

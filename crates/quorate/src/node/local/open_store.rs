@@ -1,4 +1,4 @@
-//! A folder that is open: its database, its time, and everybody's sockets.
+//! An open folder: its database, its time, and the sockets of its clients.
 
 use std::path::Path;
 
@@ -26,72 +26,72 @@ pub(super) struct OpenStore {
     pub(super) notifier: Notifier,
 }
 
-/// What a transaction came to.
+/// The result of a transaction.
 #[derive(Debug)]
 pub(super) struct Done<T> {
     pub(super) value: T,
     pub(super) pushes: Vec<Push>,
-    /// When it was, by the node's time and by ours.
+    /// When it was executed, by the node's time and by the client's clock.
     pub(super) at: (NodeTime, Moment),
 }
 
 impl OpenStore {
-    /// Opens a folder in this boot, and makes what is missing. The one who asks has had the file
-    /// `had` open in this boot before.
-    pub(super) fn open(path: &Path, boot: &Boot, had: Option<FileId>) -> Result<Self, Fault> {
+    /// Opens a folder in this boot, and creates what is missing. `previous` is the database file
+    /// that the caller had open earlier in this boot.
+    pub(super) fn open(path: &Path, boot: &Boot, previous: Option<FileId>) -> Result<Self, Fault> {
         let mut folder = Folder::open(path)?;
-        let turn = folder.wait_for_turn()?;
+        let lock = folder.wait_for_lock()?;
         folder.make_db()?;
         let notifier = Notifier::new(folder.sockets()?)?;
-        // Those who do not let go of what was removed would keep us out.
+        // Clients that still have removed files open would make this fail.
         folder.check_clients().inspect_err(|_| notifier.alarm())?;
         let db = Db::open(folder.db_path())?;
-        // What was ours in this boot and is of another one now is in use on another machine. To
-        // take it back would end the locks that are held there.
-        let may_begin = had.is_none() || had != folder.db_id();
-        let era = settle(&db, &folder, boot, may_begin)?;
-        let known = folder.look(notifier.sockets())?;
-        drop(turn);
-        folder.note_open(known);
+        // If this file was used in this boot and now belongs to another boot, another machine uses
+        // it. A new era would end the locks that are held there.
+        let may_begin = previous.is_none() || previous != folder.db_id();
+        let era = begin_era(&db, &folder, boot, may_begin)?;
+        let known = folder.find_open(notifier.sockets())?;
+        drop(lock);
+        folder.set_open(known);
         Ok(Self { folder, db, era, notifier })
     }
 
-    /// Which file the database is.
+    /// The database file.
     pub(super) fn db_id(&self) -> Option<FileId> {
         self.folder.db_id()
     }
 
-    /// How far the node's time is ahead of ours, in microseconds.
+    /// How far the node's time is ahead of the client's clock, in microseconds.
     pub(super) const fn ahead_us(&self) -> i64 {
         self.era.base_us
     }
 
-    /// Does what can be done while nobody waits for us.
+    /// Copies the log if it is long. Call it after the requests are answered.
     pub(super) fn tidy_up(&self) {
         if self.db.log() != Log::Short {
             self.db.copy_log();
         }
     }
 
-    /// Runs `work` alone, and all of it or nothing.
+    /// Executes `work` as one transaction, while no other process uses the folder.
     pub(super) fn transact<T>(
         &mut self,
         work: impl FnOnce(&mut Transaction<'_>, NodeTime) -> Result<T, Fault>,
     ) -> Result<Done<T>, Fault> {
-        let turn = self.folder.wait_for_turn()?;
+        let lock = self.folder.wait_for_lock()?;
         self.folder.check()?;
         let near = self.era.is_horizon_near(self.era.time(Clock::Boot.now()));
         let mut durability = if near { Durability::Disk } else { Durability::Lazy };
         let (tx, moment, now) = loop {
             let tx = self.db.begin(durability)?;
-            // Read when nobody else can write any more: the order of the transactions is the order
-            // of their times.
+            // Read the clock while no other process can write, so that the order of transactions is
+            // the order of their times.
             let moment = Clock::Boot.now();
             let now = self.era.time(moment);
             if durability == Durability::Disk || !self.era.is_horizon_reached(now) {
                 break (tx, moment, now);
             }
-            // We were stopped for long.
+            // This process was stopped for a long time.
             durability = Durability::Disk;
         };
         let (mut era, mut swept_at) = match tx.era()? {
@@ -116,7 +116,7 @@ impl OpenStore {
         if self.db.log() == Log::Full {
             self.db.copy_log();
         }
-        drop(turn);
+        drop(lock);
         self.era = era;
         if is_swept {
             self.notifier.sweep();
@@ -125,8 +125,8 @@ impl OpenStore {
     }
 }
 
-/// The era of this boot, which begins with the first who comes, if it may.
-fn settle(db: &Db, folder: &Folder, boot: &Boot, may_begin: bool) -> Result<Era, Fault> {
+/// The era of this boot. The first process that opens the folder begins it, if it may.
+fn begin_era(db: &Db, folder: &Folder, boot: &Boot, may_begin: bool) -> Result<Era, Fault> {
     let tx = db.begin(Durability::Disk)?;
     let before = tx.era()?.map(|(era, _)| era);
     if let Some(era) = before.as_ref().filter(|era| era.boot.id == boot.id) {
@@ -146,12 +146,12 @@ fn settle(db: &Db, folder: &Folder, boot: &Boot, may_begin: bool) -> Result<Era,
 }
 
 const ANOTHER_BOOT: &str =
-    "another machine uses it, too, or its content was replaced: use a folder on a local disk";
+    "another machine uses it too, or its content was replaced: use a folder on a local disk";
 
-const ANOTHER_CLOCK: &str = "it is in use with another clock (a time namespace), so that nobody \
-     could tell when a lock ends: let all who use it have the same one";
+const ANOTHER_CLOCK: &str = "it is in use with another clock (a time namespace), so the end of a \
+     lock would be ambiguous: use it in one time namespace only";
 
-/// How often what has ended is thrown out.
+/// How often expired data is removed.
 const SWEEP_EVERY_US: u64 = 60_000_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the worker has to do, and how it is woken.
+//! The requests for the worker, and how it is woken.
 
 use std::{
     collections::VecDeque,
@@ -17,23 +17,23 @@ use crate::{
     node::{Pulled, Request, Sent, Work},
 };
 
-/// The queue of one client.
+/// The queue between a client and its worker.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    bell: OwnedFd,
-    over: Condvar,
+    wakeup: OwnedFd,
+    ended: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// How many there were.
+    /// The number of changes of the phase.
     phases: u64,
     waiting: VecDeque<Request>,
-    /// How many the worker has taken and not answered.
+    /// The number of requests that the worker has taken and not answered.
     taken: usize,
-    /// The worker will look before it sleeps.
+    /// Whether the worker checks the queue again before it sleeps.
     is_awake: bool,
     has_ended: bool,
 }
@@ -45,18 +45,18 @@ pub(super) enum Phase {
     Closed,
 }
 
-/// What the worker is to do next.
+/// What the worker must do next.
 #[derive(Debug)]
 pub(super) enum Next {
     Work(Vec<Request>),
-    /// There is nothing: it may sleep until it hears the bell.
+    /// Sleep until it is woken.
     Sleep,
     End,
 }
 
 impl Queue {
     pub(super) fn new() -> std::io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let state = State {
             phase: Phase::Down(NodeError::Connecting),
             phases: 0,
@@ -65,7 +65,7 @@ impl Queue {
             is_awake: true,
             has_ended: false,
         };
-        Ok(Self { state: Mutex::new(state), bell, over: Condvar::new() })
+        Ok(Self { state: Mutex::new(state), wakeup, ended: Condvar::new() })
     }
 
     pub(super) fn push(&self, request: Request) -> Sent {
@@ -95,15 +95,15 @@ impl Queue {
     }
 
     /// Wakes the worker if there is something to do.
-    pub(super) fn ring(&self) {
+    pub(super) fn wake(&self) {
         let mut state = self.lock();
         if !std::mem::replace(&mut state.is_awake, true) {
             drop(state);
-            self.strike();
+            self.signal();
         }
     }
 
-    /// What is to be done now.
+    /// Takes the next requests.
     pub(super) fn take(&self) -> Next {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Closed) {
@@ -113,7 +113,7 @@ impl Queue {
             state.is_awake = false;
             return Next::Sleep;
         }
-        // The first request is taken whatever its size, so that the queue moves on.
+        // The first request is taken even if it is too large, so that the queue makes progress.
         let mut commands = 0;
         let is_within = |request: &&Request| {
             commands += request.command.entries().len();
@@ -125,7 +125,7 @@ impl Queue {
         Next::Work(requests)
     }
 
-    /// What was taken is answered.
+    /// Records that the requests which were taken are answered.
     pub(super) fn settle(&self) {
         self.lock().taken = 0;
     }
@@ -134,12 +134,13 @@ impl Queue {
         self.lock().phase.clone()
     }
 
-    /// How often the phase was another one.
+    /// How often the phase has changed.
     pub(super) fn phases(&self) -> u64 {
         self.lock().phases
     }
 
-    /// Changes the phase, unless it is the last one, and returns what cannot be done in it.
+    /// Changes the phase, unless the queue is closed. Returns the requests that can no longer be
+    /// executed.
     pub(super) fn set_phase(&self, phase: Phase) -> Vec<Request> {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Closed) {
@@ -153,21 +154,21 @@ impl Queue {
         }
     }
 
-    /// The worker is to end.
+    /// Ends the worker.
     pub(super) fn close(&self) {
         self.lock().phase = Phase::Closed;
-        self.ring();
+        self.wake();
     }
 
-    pub(super) fn note_end(&self) {
+    pub(super) fn report_end(&self) {
         self.lock().has_ended = true;
-        self.over.notify_all();
+        self.ended.notify_all();
     }
 
-    /// Waits for the worker's end, but not for long: it may be waiting for its turn behind somebody
-    /// who was stopped.
+    /// Waits for the worker's end, for up to `bound`: it may be waiting for another process that
+    /// was stopped.
     pub(super) fn wait_for_end(&self, bound: Duration) {
-        let waited = self.over.wait_timeout_while(self.lock(), bound, |state| !state.has_ended);
+        let waited = self.ended.wait_timeout_while(self.lock(), bound, |state| !state.has_ended);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -176,20 +177,20 @@ impl Queue {
         state.taken > 0 || !state.waiting.is_empty()
     }
 
-    pub(super) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    pub(super) fn wakeup(&self) -> BorrowedFd<'_> {
+        self.wakeup.as_fd()
     }
 
-    /// The bell was heard.
-    pub(super) fn quieten(&self) {
+    /// Records that the worker is awake.
+    pub(super) fn clear_wakeup(&self) {
         self.lock().is_awake = true;
-        // It has nothing to tell if somebody else woke us.
-        let _ = read(&self.bell, &mut [0_u8; 8]);
+        // There is nothing to read if something else woke the worker.
+        let _ = read(&self.wakeup, &mut [0_u8; 8]);
     }
 
-    fn strike(&self) {
-        // It fails only if it was struck so often that it counts no further, and then it rings.
-        let _ = write(&self.bell, &1_u64.to_ne_bytes());
+    fn signal(&self) {
+        // It fails only if the counter is at its maximum, and then the worker is woken anyway.
+        let _ = write(&self.wakeup, &1_u64.to_ne_bytes());
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -198,7 +199,7 @@ impl Queue {
 }
 
 impl State {
-    /// Why nothing can be asked now, if so.
+    /// Why no request is accepted now, if so.
     fn obstacle(&self) -> Option<NodeError> {
         match &self.phase {
             Phase::Down(node_error) => Some(node_error.clone()),
@@ -208,8 +209,8 @@ impl State {
     }
 }
 
-/// The most requests that can be unanswered.
+/// The largest number of requests that wait.
 const WAITING_MAX: usize = 1 << 20;
 
-/// The most commands of one transaction: others wait meanwhile.
+/// The largest number of commands in a transaction: other clients wait meanwhile.
 const BATCH_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! Those who hold a lock together, as one value of the database.
+//! Encodes the holders of a shared lock as one value in the database.
 
 use quorate_core::{
     command::{Owner, Value},
@@ -6,7 +6,7 @@ use quorate_core::{
     share::{Share, Shares},
 };
 
-/// The value as it is stored. Of other types there are none here.
+/// Encodes a value. `None` for values of other types, which a local node does not have.
 pub(super) fn to_bytes(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::Text(text) => Some(text.to_vec()),
@@ -23,7 +23,7 @@ pub(super) fn to_bytes(value: &Value) -> Option<Vec<u8>> {
     }
 }
 
-/// What is stored. What cannot be read is somebody's, and not to be taken.
+/// Decodes a value. What cannot be decoded counts as the value of another program.
 pub(super) fn from_bytes(bytes: Box<[u8]>) -> Value {
     let shares = bytes.strip_prefix(MARK).and_then(read);
     shares.map_or_else(|| Value::Text(bytes), Value::Shared)
@@ -41,7 +41,7 @@ fn read(bytes: &[u8]) -> Option<Shares> {
     text.lines().map(share).collect()
 }
 
-/// No owner begins like this.
+/// No owner begins with these bytes.
 const MARK: &[u8] = b"\0shares\n";
 
 #[cfg(test)]
@@ -51,13 +51,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_stored_is_read() {
+    fn encoded_values_are_decoded() {
         let owner = |ticket| {
             Position { ticket, ttl_ms: 9, client: ClientId::from_random([3; 20]) }.shared_owner(1)
         };
         let share = |n| Share { fence: Fence::new(n), ends_at_ms: n + 1, since_ms: n + 2 };
         let shares = Shares::from_iter([(owner(1), share(5)), (owner(2), share(u64::MAX - 2))]);
-        let text = Value::Text(b"q1:somebody".as_slice().into());
+        let text = Value::Text(b"q1:foreign".as_slice().into());
         for value in [Value::Shared(shares), Value::Shared(Shares::default()), text] {
             let bytes = to_bytes(&value).expect("it can be stored");
             assert_eq!(from_bytes(bytes.into()), value);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_somebodys() {
+    fn undecodable_values_count_as_foreign() {
         for odd in ["\0shares\n1 2 x", "\0shares\n1 2 3", "\0shares\n-1 2 3 a", "\0shares"] {
             let value = Value::Text(odd.as_bytes().into());
             assert_eq!(from_bytes(odd.as_bytes().into()), value);

@@ -1,13 +1,13 @@
-//! The node's time, which neither goes back nor stands still, whatever is done to the wall clock.
+//! The node's time, which never goes back or stops, even if the wall clock is set.
 //!
-//! It is the time since the boot, suspended time included, plus a base that is chosen once per
-//! boot: so that it begins no earlier than the wall clock, and no earlier than any time at which a
-//! fence may have been given before. What was granted in the last boot is void, since whoever was
-//! granted it is gone; and the fences go on.
+//! It is the time since the boot, including suspended time, plus a base that is chosen once per
+//! boot. So it begins no earlier than the wall clock, and no earlier than any time at which a fence
+//! may have been granted before. Grants from an earlier boot are void, because their holders have
+//! ended with it. Fences continue.
 //!
-//! The database may lose its last transactions when the power fails. Therefore it promises, in a
-//! transaction that is on the disk before it counts, that no time beyond a horizon was reached; and
-//! the horizon is moved in time.
+//! The database may lose its last transactions in a power failure. Therefore it contains a horizon
+//! that the time has not passed. A transaction that moves the horizon is on the disk before it
+//! counts, and the horizon is moved before the time reaches it.
 
 use std::path::Path;
 
@@ -18,21 +18,21 @@ use quorate_core::{
 
 use super::fault::Fault;
 
-/// Which boot of which machine this is, and by whose clock.
+/// Identifies a boot of a machine, and the clock.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Boot {
     pub(super) id: String,
-    /// The namespace of the clock: in another one the time since the boot is another.
+    /// The namespace of the clock. In another namespace the time since the boot is different.
     pub(super) clock: String,
 }
 
 impl Boot {
-    /// That of this process.
+    /// The boot of this process.
     pub(super) fn of_this_process() -> Result<Self, Fault> {
         let path = Path::new("/proc/sys/kernel/random/boot_id");
         let id = std::fs::read_to_string(path)
-            .map_err(|error| Fault::io(path, "one boot cannot be told from another", error))?;
-        // Kernels without it have one clock for all.
+            .map_err(|error| Fault::io(path, "the boot id cannot be read", error))?;
+        // Kernels without time namespaces have one clock.
         let clock = std::fs::read_link("/proc/self/ns/time")
             .map(|link| link.display().to_string())
             .unwrap_or_default();
@@ -44,14 +44,14 @@ impl Boot {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Era {
     pub(super) boot: Boot,
-    /// What is added to the time since the boot.
+    /// The offset that is added to the time since the boot.
     pub(super) base_us: i64,
-    /// No time beyond it was reached.
+    /// The node's time has not passed it.
     pub(super) horizon_us: u64,
 }
 
 impl Era {
-    /// The first era of this boot, after what was there before.
+    /// The era of this boot. `before` is the era of an earlier boot, if any.
     pub(super) fn begin(boot: &Boot, before: Option<&Self>, uptime: Moment, wall_ms: u64) -> Self {
         let horizon_us = before.map_or(0, |before| before.horizon_us);
         let now_us = wall_ms.saturating_mul(1_000).max(horizon_us);
@@ -61,24 +61,24 @@ impl Era {
         era
     }
 
-    /// The node's time so long after the boot.
+    /// The node's time at this time after the boot.
     pub(super) fn time(&self, uptime: Moment) -> NodeTime {
         let time_us = signed(micros(uptime)).saturating_add(self.base_us);
         NodeTime::from_micros(u64::try_from(time_us).unwrap_or(0))
     }
 
-    /// True if it is the same, wherever its horizon is.
+    /// Whether it is the same era, even with another horizon.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.boot == other.boot && self.base_us == other.base_us
     }
 
-    /// True if the horizon should be moved now.
+    /// Whether the horizon should be moved now.
     pub(super) const fn is_horizon_near(&self, now: NodeTime) -> bool {
         self.left_us(now) < AHEAD_US / 2
     }
 
-    /// True if nothing can be granted before the horizon is moved. Fences run ahead of the time by
-    /// the slack, at the most.
+    /// Whether the horizon must be moved before anything is granted. Fences are ahead of the time
+    /// by up to the slack.
     pub(super) const fn is_horizon_reached(&self, now: NodeTime) -> bool {
         self.left_us(now) < SLACK_US
     }
@@ -100,7 +100,7 @@ fn signed(micros: u64) -> i64 {
     i64::try_from(micros).unwrap_or(i64::MAX)
 }
 
-/// How far the horizon is ahead when it is moved. After a power failure time may leap by so much.
+/// How far ahead the horizon is moved. After a power failure the time may jump by this.
 const AHEAD_US: u64 = 60_000_000;
 
 #[cfg(test)]
@@ -125,14 +125,18 @@ mod tests {
     }
 
     #[test]
-    fn the_next_one_begins_no_earlier_than_anything_before_it() {
+    fn an_era_begins_no_earlier_than_the_horizon_before_it() {
         let first = Era::begin(&boot("a"), None, seconds(500), WALL_MS);
         for wall_ms in [0, WALL_MS - 1, WALL_MS, WALL_MS + 59_000] {
             let next = Era::begin(&boot("b"), Some(&first), seconds(3), wall_ms);
             assert_eq!(next.time(seconds(3)).as_micros(), first.horizon_us, "{wall_ms}");
         }
         let next = Era::begin(&boot("b"), Some(&first), seconds(3), WALL_MS + 90_000);
-        assert_eq!(next.time(seconds(3)).as_millis(), WALL_MS + 90_000, "as a rule");
+        assert_eq!(
+            next.time(seconds(3)).as_millis(),
+            WALL_MS + 90_000,
+            "a later wall clock counts"
+        );
     }
 
     #[test]
@@ -147,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn this_boot_has_a_name() {
+    fn the_present_boot_has_an_id() {
         let boot = Boot::of_this_process().unwrap();
         assert_eq!(boot.id.len(), 36, "{boot:?}");
         assert_eq!(boot, Boot::of_this_process().unwrap());

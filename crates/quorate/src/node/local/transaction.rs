@@ -1,5 +1,5 @@
-//! One batch of commands: loads what they touch, lets the core's store run them, and keeps what
-//! has changed.
+//! A batch of commands: loads the data that they need, executes them in the core's store, and saves
+//! what has changed.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
@@ -13,13 +13,13 @@ use quorate_core::{
 
 use super::{db::Tx, fault::Fault, notifier::Notifier};
 
-/// What a batch works on.
+/// The state of a batch.
 #[derive(Debug)]
 pub(super) struct Transaction<'a> {
     tx: &'a Tx<'a>,
     notifier: &'a Notifier,
     store: Store,
-    /// As they were loaded.
+    /// The locks as they were loaded.
     locks: BTreeMap<Name, LockState>,
     clients: BTreeMap<ClientId, ClientState>,
 }
@@ -30,8 +30,8 @@ impl<'a> Transaction<'a> {
         Self { tx, notifier, store: Store::new(), locks, clients }
     }
 
-    /// Whether a command can be run here: what a node knows of itself is not kept.
-    pub(super) const fn knows(command: &Command) -> bool {
+    /// Whether a local node supports the command. It has no membership.
+    pub(super) const fn supports(command: &Command) -> bool {
         matches!(
             command,
             Command::SetKey { .. }
@@ -52,7 +52,7 @@ impl<'a> Transaction<'a> {
         )
     }
 
-    /// Runs one command, or one entry of a batch.
+    /// Executes one command, or one entry of a batch.
     pub(super) fn run(&mut self, now: NodeTime, command: &Command) -> Result<Reply, Fault> {
         for name in command.names() {
             self.load_lock(name)?;
@@ -62,11 +62,11 @@ impl<'a> Transaction<'a> {
         }
         match command {
             Command::Release { name, owner, yields } => {
-                self.find_next(now, name, owner, yields.is_some())?;
+                self.load_waiters(now, name, owner, yields.is_some())?;
             }
-            // Those who share come in with a writer that becomes a reader.
+            // Waiting readers join when a writer becomes a reader.
             Command::Adopt { name, from, owner, .. } if group(from) != group(owner) => {
-                self.find_next(now, name, from, false)?;
+                self.load_waiters(now, name, from, false)?;
             }
             Command::List { prefix, cursor, count } => {
                 let (from, is_excluded) = match cursor {
@@ -78,7 +78,7 @@ impl<'a> Transaction<'a> {
                 }
             }
             Command::Acquire { request: ask, .. } => {
-                self.find_others(now, &ask.name, &ask.owner)?;
+                self.load_rivals(now, &ask.name, &ask.owner)?;
             }
             _ => {}
         }
@@ -93,11 +93,11 @@ impl<'a> Transaction<'a> {
     ) -> Result<Option<Session>, Fault> {
         self.load_client(client)?;
         let kept = self.store.client_state(&client).session;
-        let alive = kept.filter(|kept| is_there(kept.ends_at_ms, now));
+        let alive = kept.filter(|kept| is_alive(kept.ends_at_ms, now));
         Ok(alive.map(|kept| kept.value.session))
     }
 
-    /// Stores what has changed, and returns whom to tell what once that is so for good.
+    /// Saves what has changed. Returns the pushes to send after the commit.
     pub(super) fn save(mut self) -> Result<Vec<Push>, Fault> {
         for (name, before) in &self.locks {
             let after = self.store.lock_state(name);
@@ -132,53 +132,53 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Finds those whom the store looks for when the owner asks for the lock: who has to give it
-    /// back, and, where it is shared or to be, who stands before the owner.
-    fn find_others(&mut self, now: NodeTime, name: &Name, owner: &Owner) -> Result<(), Fault> {
-        self.find_later(name, owner);
+    /// Loads the clients that the store needs for an acquire: holders that get an inquiry, and for
+    /// a shared lock the waiters that are queued before the owner.
+    fn load_rivals(&mut self, now: NodeTime, name: &Name, owner: &Owner) -> Result<(), Fault> {
+        self.load_later_holders(name, owner);
         let key = self.store.lock_state(name).key;
         if group(owner).is_some() || key.is_some_and(|key| matches!(key.value, Value::Shared(_))) {
-            self.find_next(now, name, owner, false)?;
+            self.load_waiters(now, name, owner, false)?;
         }
         Ok(())
     }
 
-    /// Finds those in line who are there, up to the first who wants the lock alone: the store hands
-    /// it to nobody who is not, and passes nobody who is. An owner who yields stands in line again;
-    /// one who goes may have stood in it.
-    fn find_next(
+    /// Loads the clients of waiters, up to the first exclusive waiter whose client is running. The
+    /// store grants the lock only to waiters whose clients are running, and skips no such waiter.
+    /// An owner that yields is queued again. An owner that leaves may have been queued.
+    fn load_waiters(
         &mut self,
         now: NodeTime,
         name: &Name,
         gone: &Owner,
         is_yield: bool,
     ) -> Result<(), Fault> {
-        let line = self.store.lock_state(name).queue;
-        let line = line.filter(|line| is_there(line.ends_at_ms, now));
-        let mut line = line.map(|line| line.value).unwrap_or_default();
-        if let Some(place) = Position::of(gone.as_bytes()).filter(|_| is_yield) {
-            line.insert((place.ticket, gone.clone()));
+        let queue = self.store.lock_state(name).queue;
+        let queue = queue.filter(|queue| is_alive(queue.ends_at_ms, now));
+        let mut queue = queue.map(|queue| queue.value).unwrap_or_default();
+        if let Some(position) = Position::of(gone.as_bytes()).filter(|_| is_yield) {
+            queue.insert((position.ticket, gone.clone()));
         }
-        for (_, owner) in &line {
+        for (_, owner) in &queue {
             let Some(Position { client, .. }) = Position::of(owner.as_bytes()) else { continue };
             let has_session = self.session(now, client)?.is_some();
-            let is_there = has_session && self.is_listening(client);
+            let is_alive = has_session && self.is_listening(client);
             let may_be_passed = group(owner) == Some(Group::Readers);
-            if is_there && !may_be_passed && (is_yield || owner != gone) {
-                return self.find_entries(now, &line, owner);
+            if is_alive && !may_be_passed && (is_yield || owner != gone) {
+                return self.load_entries(now, &queue, owner);
             }
         }
         Ok(())
     }
 
-    /// Finds those in line who get the lock together with this entry of theirs.
-    fn find_entries(
+    /// Loads the clients of waiting entries that get the lock together with this entry.
+    fn load_entries(
         &mut self,
         now: NodeTime,
-        line: &BTreeSet<(u64, Owner)>,
+        queue: &BTreeSet<(u64, Owner)>,
         entry: &Owner,
     ) -> Result<(), Fault> {
-        let others = line.iter().filter(|(_, owner)| group(owner) == group(entry));
+        let others = queue.iter().filter(|(_, owner)| group(owner) == group(entry));
         for (_, owner) in others.filter(|_| group(entry).is_some()) {
             let Some(Position { client, .. }) = Position::of(owner.as_bytes()) else { continue };
             if self.session(now, client)?.is_some() {
@@ -188,17 +188,17 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Sees whether those who hold the lock are there, if they came later than the owner: they are
-    /// asked to give it back.
-    fn find_later(&mut self, name: &Name, owner: &Owner) {
+    /// Checks whether the clients of holders with a later ticket are running. These holders get an
+    /// inquiry.
+    fn load_later_holders(&mut self, name: &Name, owner: &Owner) {
         let holders = match self.store.lock_state(name).key.map(|key| key.value) {
             Some(Value::Text(text)) => vec![Owner::from_bytes(&text)],
             Some(Value::Shared(shares)) => shares.iter().map(|(owner, _)| owner.clone()).collect(),
             Some(Value::OtherType(_)) | None => Vec::new(),
         };
         let later = holders.iter().filter(|holder| owner < holder);
-        let places = later.filter_map(|holder| Position::of(holder.as_bytes()));
-        places.for_each(|place| _ = self.is_listening(place.client));
+        let positions = later.filter_map(|holder| Position::of(holder.as_bytes()));
+        positions.for_each(|position| _ = self.is_listening(position.client));
     }
 
     fn is_listening(&mut self, client: ClientId) -> bool {
@@ -210,7 +210,8 @@ impl<'a> Transaction<'a> {
     }
 }
 
-/// What has this end is there at `now`: the store lets go only when it runs a command.
-fn is_there(ends_at_ms: Option<u64>, now: NodeTime) -> bool {
+/// Whether something with this end exists at `now`. The store removes expired data only when it
+/// executes a command.
+fn is_alive(ends_at_ms: Option<u64>, now: NodeTime) -> bool {
     ends_at_ms.is_none_or(|end| end >= now.as_millis())
 }

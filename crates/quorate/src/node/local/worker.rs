@@ -1,5 +1,5 @@
-//! The thread of one client: runs what is asked, hears pushes, and opens the folder anew when
-//! something is wrong with it.
+//! The thread of one client: executes its commands, receives pushes, and opens the folder again
+//! after an error.
 
 use std::{
     os::fd::AsFd,
@@ -23,7 +23,7 @@ use super::{
     Shared,
     fault::Fault,
     folder::FileId,
-    notifier::{Heard, PUSH_LEN_MAX, Receiver},
+    notifier::{Incoming, PUSH_LEN_MAX, Receiver},
     open_store::{Done, OpenStore},
     queue::{Next, Phase},
     time::Boot,
@@ -40,31 +40,31 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     boot: Boot,
     open: Option<Open>,
-    /// Which file the database was when it was last open.
-    had: Option<FileId>,
-    /// When to open the folder again, if it is not.
+    /// The database file when it was last open.
+    previous_db: Option<FileId>,
+    /// When to open the folder again, if it is closed.
     retry_at: Moment,
     backoff: Backoff,
     jitter: Jitter,
     buffer: Box<[u8]>,
-    /// Told how the first attempt to open the folder went.
+    /// Receives the result of the first attempt to open the folder.
     first: Option<SyncSender<Result<i64, Fault>>>,
 }
 
-/// What there is while the folder is open.
+/// The state while the folder is open.
 struct Open {
     open_store: OpenStore,
-    /// Absent in classic mode, where nobody is told anything.
+    /// Absent in classic mode, which has no pushes.
     receiver: Option<Receiver>,
     session: Option<Session>,
-    /// When the node last heard of the session.
-    heard_at: Moment,
+    /// When the session was last renewed.
+    renewed_at: Moment,
 }
 
-/// What a batch came to.
+/// The result of a batch.
 struct Answers {
     replies: Vec<Result<Reply, NodeError>>,
-    /// The node had forgotten the session, and with it all that was ours.
+    /// Whether the node has forgotten the session, and with it the locks of this client.
     is_forgotten: bool,
 }
 
@@ -79,7 +79,7 @@ impl Worker {
             shared,
             boot,
             open: None,
-            had: None,
+            previous_db: None,
             retry_at: Moment::ZERO,
             backoff: Backoff::new(REOPEN_DELAY_MIN, REOPEN_DELAY_MAX),
             jitter: Jitter::new(seed),
@@ -96,14 +96,14 @@ impl Worker {
             if self.open.is_none() && self.retry_at <= now {
                 self.open(now);
             }
-            self.hear();
+            self.receive();
             match self.shared.queue.take() {
                 Next::Work(requests) => self.handle(requests),
                 Next::Sleep => self.sleep(),
                 Next::End => break,
             }
         }
-        // Before the end is told: whoever waits for it finds nothing of ours left.
+        // Closed before the end is reported: a caller that waits for the end finds no open file.
         self.open = None;
     }
 
@@ -112,7 +112,7 @@ impl Worker {
         match self.try_open() {
             Ok(ahead_us) => {
                 self.shared.queue.set_phase(Phase::Up);
-                self.shared.tell(&Event::NodeUp { node: &self.shared.label });
+                self.shared.notify_observer(&Event::NodeUp { node: &self.shared.label });
                 self.shared.events.deliver(NODE, NodeEvent::Up);
                 self.report(Ok(ahead_us));
             }
@@ -126,65 +126,69 @@ impl Worker {
 
     fn report(&mut self, result: Result<i64, Fault>) {
         if let Some(first) = self.first.take() {
-            // Whoever built the client may have stopped waiting.
+            // The caller that builds the client may have stopped waiting.
             let _ = first.send(result);
         }
     }
 
     fn try_open(&mut self) -> Result<i64, Fault> {
-        let open_store = OpenStore::open(&self.shared.path, &self.boot, self.had)?;
+        let open_store = OpenStore::open(&self.shared.path, &self.boot, self.previous_db)?;
         let receiver = match self.shared.dialect {
             Dialect::Queue => Some(open_store.notifier.listen(self.shared.client)?),
             Dialect::Classic => None,
         };
-        let mut open = Open { open_store, receiver, session: None, heard_at: Moment::ZERO };
-        // Also in classic mode: whether the folder can be written to is known after this.
+        let mut open = Open { open_store, receiver, session: None, renewed_at: Moment::ZERO };
+        // In classic mode too: this shows whether the folder is writable.
         let done = open.run(&self.shared, &mut [])?;
         let ahead_us = open.open_store.ahead_us();
         let (time, at) = done.at;
         self.shared.events.deliver(NODE, NodeEvent::Time { time_us: time.as_micros(), at });
-        self.had = open.open_store.db_id();
+        self.previous_db = open.open_store.db_id();
         self.open = Some(open);
         Ok(ahead_us)
     }
 
-    /// Nothing can be asked until the folder is open again.
+    /// Closes the folder after an error, and fails what waits.
     fn fail(&mut self, fault: &Fault, now: Moment) {
         let node_error = NodeError::from(fault);
         self.open = None;
         self.retry_at = now.saturating_add(self.backoff.next(&mut self.jitter));
         let abandoned = self.shared.queue.set_phase(Phase::Down(node_error.clone()));
-        self.shared.tell(&Event::NodeDown { node: &self.shared.label, node_error: &node_error });
+        self.shared.notify_observer(&Event::NodeDown {
+            node: &self.shared.label,
+            node_error: &node_error,
+        });
         let answers = abandoned.into_iter().map(|request| (request, Err(node_error.clone())));
         deliver_answers(NODE, answers, now);
         self.shared.events.deliver(NODE, NodeEvent::Down { is_forgotten: false });
         self.shared.status.notify_waiters();
     }
 
-    /// Takes in what we were told.
-    fn hear(&mut self) {
+    /// Receives pushes.
+    fn receive(&mut self) {
         let Some(Open { receiver: Some(receiver), session: Some(session), .. }) = &self.open else {
             return;
         };
-        let mut is_alarmed = false;
+        let mut must_check = false;
         for _ in 0..PUSHES_MAX {
-            match receiver.hear(&mut self.buffer) {
-                // What was granted to an older session is asked for again by those who want it.
-                Some(Heard::Push(push)) if push.counts_in(*session) => {
+            match receiver.receive(&mut self.buffer) {
+                // A grant for an older session does not count. Its waiter asks again.
+                Some(Incoming::Push(push)) if push.counts_in(*session) => {
                     self.shared.events.deliver(NODE, NodeEvent::Push(push));
                 }
-                Some(Heard::Push(_)) => {}
-                Some(Heard::Alarm) => is_alarmed = true,
+                Some(Incoming::Push(_)) => {}
+                Some(Incoming::Alarm) => must_check = true,
                 None => break,
             }
         }
-        if is_alarmed {
-            // Every transaction looks, also one without commands.
+        if must_check {
+            // Every transaction checks the files, even one without commands.
             self.handle(Vec::new());
         }
     }
 
-    /// Runs what is asked together, tells others what it makes the node tell, and answers.
+    /// Executes requests in one transaction, sends the resulting pushes to other clients, and
+    /// answers.
     fn handle(&mut self, requests: Vec<Request>) {
         let Some(open) = &mut self.open else {
             return self.answer(requests, Vec::new());
@@ -196,7 +200,7 @@ impl Worker {
                 self.backoff.reset();
                 let (own, others): (Vec<_>, Vec<_>) =
                     pushes.into_iter().partition(|push| push.client == self.shared.client);
-                others.iter().for_each(|push| open.open_store.notifier.tell(push));
+                others.iter().for_each(|push| open.open_store.notifier.send(push));
                 if value.is_forgotten {
                     self.shared.events.deliver(NODE, NodeEvent::Down { is_forgotten: true });
                     self.shared.events.deliver(NODE, NodeEvent::Up);
@@ -210,7 +214,7 @@ impl Worker {
             }
             Err(fault) => {
                 let now = self.shared.clock.now();
-                // Down first: an answer may lead to another question.
+                // Down first: a reply may lead to another request.
                 self.fail(&fault, now);
                 let node_error = NodeError::from(&fault);
                 let replies = vec![Err(node_error); requests.len()];
@@ -228,12 +232,12 @@ impl Worker {
         self.shared.idle.notify();
     }
 
-    /// Waits for the bell, for a push, or until it is time to try again.
+    /// Waits for a request, for a push, or until it is time to open the folder again.
     fn sleep(&self) {
         let queue = &self.shared.queue;
         let receiver = self.open.as_ref().and_then(|open| open.receiver.as_ref());
-        let bell = queue.bell();
-        let mut fds = vec![PollFd::from_borrowed_fd(bell, PollFlags::IN)];
+        let wakeup = queue.wakeup();
+        let mut fds = vec![PollFd::from_borrowed_fd(wakeup, PollFlags::IN)];
         fds.extend(
             receiver.map(|receiver| PollFd::from_borrowed_fd(receiver.as_fd(), PollFlags::IN)),
         );
@@ -241,36 +245,37 @@ impl Worker {
             let left = self.retry_at.saturating_since(self.shared.clock.now());
             Timespec::try_from(left).unwrap_or_default()
         });
-        // A signal that interrupts it is as good as the bell: the next look shows what there is.
+        // After a signal the loop checks what there is to do.
         let _ = poll(&mut fds, wait.as_ref());
-        queue.quieten();
+        queue.clear_wakeup();
     }
 }
 
 impl Open {
-    /// Runs commands in one transaction, with the session of today. If the node does not know it
-    /// any more, another one begins first.
+    /// Executes commands in one transaction with the current session. If the node does not know the
+    /// session any more, starts another one first.
     fn run(&mut self, shared: &Shared, commands: &mut [Command]) -> Result<Done<Answers>, Fault> {
-        let (known, heard_at) = (self.session, self.heard_at);
-        let (mut session, mut is_told) = (None, false);
+        let (known, renewed_at) = (self.session, self.renewed_at);
+        let (mut session, mut is_renewing) = (None, false);
         let done = self.open_store.transact(|transaction, now| {
             if shared.dialect.has_queue() {
                 let stored = transaction.session(now, shared.client)?;
                 let known = known.filter(|known| stored == Some(*known));
-                let silence = shared.clock.now().saturating_since(heard_at);
-                is_told = known.is_none() || silence >= PING_EVERY;
+                let silence = shared.clock.now().saturating_since(renewed_at);
+                is_renewing = known.is_none() || silence >= PING_EVERY;
                 session = Some(match known {
                     Some(known) => known,
                     None => shared.fresh_session()?,
                 });
             }
-            if let Some(session) = session.filter(|_| is_told) {
+            if let Some(session) = session.filter(|_| is_renewing) {
                 let sender = Sender { client: shared.client, session };
                 transaction.run(now, &shared.introduction())?;
                 let terms = SessionTerms::without_membership(shared.lifetime_ms);
                 transaction.run(now, &Command::Attach { sender, terms })?;
             }
-            // We may have waited for our turn for long: nobody would give back what is taken now.
+            // The client may have closed while this waited for the folder's lock. Then nothing
+            // would release a lock that is acquired now.
             let is_over = matches!(shared.queue.phase(), Phase::Closed);
             let mut replies = Vec::with_capacity(commands.len());
             for command in commands {
@@ -283,14 +288,15 @@ impl Open {
             Ok(Answers { replies, is_forgotten })
         })?;
         self.session = session;
-        if is_told {
-            self.heard_at = done.at.1;
+        if is_renewing {
+            self.renewed_at = done.at.1;
         }
         Ok(done)
     }
 }
 
-/// Runs one command, or a batch entry by entry. For a client that has gone only releases run.
+/// Executes one command, or each entry of a batch. For a client that has closed, executes only
+/// releases.
 fn run_one(
     transaction: &mut Transaction<'_>,
     now: NodeTime,
@@ -301,12 +307,12 @@ fn run_one(
         let each = entries.iter().map(|entry| Ok(run_one(transaction, now, entry, is_over)?.ok()));
         return Ok(Ok(Reply::Batch(each.collect::<Result<_, Fault>>()?)));
     }
-    let is_given_back = matches!(command, Command::Release { .. } | Command::DeleteKey { .. });
-    if is_over && !is_given_back {
+    let is_release = matches!(command, Command::Release { .. } | Command::DeleteKey { .. });
+    if is_over && !is_release {
         return Ok(Err(NodeError::ShutDown));
     }
-    if !Transaction::knows(command) {
-        return Ok(Err(NodeError::Unsupported("a local node does not keep that".into())));
+    if !Transaction::supports(command) {
+        return Ok(Err(NodeError::Unsupported("a local node has no membership".into())));
     }
     Ok(match transaction.run(now, command)? {
         Reply::Stale => Err(NodeError::SessionLost),
@@ -314,7 +320,7 @@ fn run_one(
     })
 }
 
-/// Closes the queue when the worker goes, however that comes about.
+/// Closes the queue when the worker ends, even by a panic.
 struct End(Arc<Shared>);
 
 impl Drop for End {
@@ -322,23 +328,26 @@ impl Drop for End {
         let now = self.0.clock.now();
         self.0.queue.close();
         let abandoned = self.0.queue.set_phase(Phase::Closed);
-        self.0.tell(&Event::NodeDown { node: &self.0.label, node_error: &NodeError::ShutDown });
+        self.0.notify_observer(&Event::NodeDown {
+            node: &self.0.label,
+            node_error: &NodeError::ShutDown,
+        });
         let answers = abandoned.into_iter().map(|request| (request, Err(NodeError::ShutDown)));
         deliver_answers(NODE, answers, now);
         self.0.events.deliver(NODE, NodeEvent::Down { is_forgotten: false });
         self.0.status.notify_waiters();
         self.0.idle.notify();
-        self.0.queue.note_end();
+        self.0.queue.report_end();
     }
 }
 
-/// There is one node.
+/// The only node.
 const NODE: usize = 0;
 
-/// The node hears of a session so often at the most. It is idle if the client is.
+/// A session is renewed this often at most. An idle client renews none.
 const PING_EVERY: Duration = Duration::from_secs(1);
 
-/// The most pushes that are taken in before what is asked is run.
+/// The largest number of pushes that are received before requests are executed.
 const PUSHES_MAX: usize = 256;
 
 const REOPEN_DELAY_MIN: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! One node in memory, with all of its clients.
+//! A node in memory, with all of its clients.
 
 use std::{
     collections::VecDeque,
@@ -34,21 +34,22 @@ pub(super) struct Cell {
 struct State {
     store: Store,
     behaviour: Behaviour,
-    /// Requests that a hanging node has not run, or that a mute one ran and did not answer.
+    /// Requests that a hanging node has not executed, or that a mute node has executed and not
+    /// answered.
     unanswered: VecDeque<Unanswered>,
-    /// Whose time it is: keys of one clock make no sense by another.
+    /// The clock of all clients of the node. Keys cannot be compared by another clock.
     clock: Option<Clock>,
     members: Vec<Weak<Member>>,
-    /// When the last command ran.
+    /// When the last command was executed.
     latest: Moment,
 }
 
-/// A request that got no answer yet.
+/// A request without an answer.
 #[derive(Debug)]
 struct Unanswered {
     member: Arc<Member>,
     command: Command,
-    /// Absent when nobody waits for the answer any more.
+    /// Absent when the client does not wait for the answer any more.
     request: Option<Request>,
     queued_at: Moment,
     has_run: bool,
@@ -67,7 +68,7 @@ impl Cell {
         Self { number, label: format!("memory:{number}"), state: Mutex::new(state) }
     }
 
-    /// The node as one more client sees it; `None` if clients with another kind of clock use it.
+    /// The node for another client. `None` if clients with another kind of clock use the node.
     pub(super) fn join(self: &Arc<Self>, view: &View) -> Option<MemoryNode> {
         let mut state = self.lock();
         if *state.clock.get_or_insert(view.clock) != view.clock {
@@ -86,19 +87,19 @@ impl Cell {
         Some(MemoryNode { cell: self.clone(), member })
     }
 
-    /// The client has gone: nobody would hear a push.
+    /// Removes a client, which receives no more pushes.
     pub(super) fn leave(&self, member: &Member) {
         self.lock().store.unsubscribe(member.view.client);
     }
 
-    /// Runs a request, and returns it with the answer; `None` if the node does not answer now.
+    /// Executes a request and returns it with the answer. `None` if the node does not answer now.
     pub(super) fn send(&self, member: &Arc<Member>, request: Request) -> Option<Answered> {
         let mut state = self.lock();
         if let Some(node_error) = member.node_error() {
             return Some((request, Err(node_error)));
         }
         let mut command = request.command.clone();
-        member.speak(&mut state.store, &mut command);
+        member.set_session(&mut state.store, &mut command);
         let queued_at = member.view.clock.now();
         let has_run = match state.behaviour {
             Behaviour::Answer => {
@@ -106,7 +107,7 @@ impl Cell {
                 if !reply.is_stale() {
                     return Some((request, Ok(reply)));
                 }
-                // It has forgotten the session: as on a link, another one begins.
+                // The node has forgotten the session, so another one begins, as on a link.
                 member.attach(&mut state.store);
                 return Some((request, Err(NodeError::SessionLost)));
             }
@@ -133,8 +134,8 @@ impl Cell {
         None
     }
 
-    /// A client that waits for an answer for too long gives the node up.
-    pub(super) fn look(&self, member: &Arc<Member>, now: Moment) {
+    /// Disconnects a client that has waited too long for an answer.
+    pub(super) fn check_timeout(&self, member: &Arc<Member>, now: Moment) {
         let mut state = self.lock();
         let mut waiting = state.unanswered.iter_mut().filter(|it| it.is_of(member)).peekable();
         let Some(first) = waiting.peek() else { return };
@@ -146,7 +147,8 @@ impl Cell {
         }
         let requests: Vec<Request> = waiting.filter_map(|it| it.request.take()).collect();
         state.unanswered.retain(|it| !(it.has_run && it.request.is_none()));
-        // Not after the mutex: the node may answer again in between, and would not take it back.
+        // Under the mutex: otherwise the node could answer again in between, and would not reattach
+        // the client.
         member.detach(NodeError::TimedOut);
         drop(state);
         let answers = requests.into_iter().map(|request| (request, Err(NodeError::TimedOut)));
@@ -180,20 +182,20 @@ impl Cell {
         }
         for member in members {
             if is_back {
-                // What could not be sent is sent now.
+                // Commands that could not be sent are sent now.
                 member.view.events.deliver_queued();
             }
             member.view.idle.notify();
         }
     }
 
-    /// Forgets everything. Clients notice at once, where a link would need a ping.
+    /// Forgets everything. Clients notice immediately, where a link would need a ping.
     pub(super) fn forget(&self) {
         let mut state = self.lock();
         state.store.clear();
         for member in state.members().iter().filter(|member| member.node_error().is_none()) {
             member.attach(&mut state.store);
-            member.tell(NodeEvent::Up);
+            member.notify(NodeEvent::Up);
         }
     }
 
@@ -218,23 +220,23 @@ impl Cell {
 }
 
 impl State {
-    /// Runs one command and passes on what it makes the node tell. A mute node's words are lost.
+    /// Executes one command and delivers its pushes. The pushes of a mute node are lost.
     fn run(&mut self, command: &Command, now: Moment) -> Reply {
         self.latest = now;
         let reply = self.store.apply(node_time(now), command);
         for push in self.store.take_pushes() {
             let members = self.members.iter().filter_map(Weak::upgrade);
-            let mut hearers = members.filter(|member| member.view.client == push.client);
+            let mut receivers = members.filter(|member| member.view.client == push.client);
             if self.behaviour == Behaviour::Answer
-                && let Some(member) = hearers.next()
+                && let Some(member) = receivers.next()
             {
-                member.tell(NodeEvent::Push(push));
+                member.notify(NodeEvent::Push(push));
             }
         }
         reply
     }
 
-    /// What a mute node has not answered will never be.
+    /// Fails the requests that a mute node has not answered.
     fn lose_answers(&mut self) -> Vec<(Request, Result<Reply, NodeError>, Moment)> {
         let mut lost = Vec::new();
         for it in self.unanswered.iter_mut().filter(|it| it.has_run) {
@@ -246,7 +248,8 @@ impl State {
         lost
     }
 
-    /// Runs the requests that were held back, in order, and reconnects clients that had given up.
+    /// Executes the requests that were held back, in order, and attaches clients again that had
+    /// disconnected.
     fn resume(&mut self) -> Vec<(Request, Result<Reply, NodeError>, Moment)> {
         let mut answered = Vec::new();
         for it in std::mem::take(&mut self.unanswered) {
@@ -258,7 +261,7 @@ impl State {
             if member.node_error().is_some() {
                 member.attach(&mut self.store);
             }
-            member.tell(NodeEvent::Up);
+            member.notify(NodeEvent::Up);
         }
         answered
     }
@@ -274,5 +277,5 @@ impl Unanswered {
     }
 }
 
-/// No answer to anything for this long puts a node in doubt, as it does a link.
+/// After this time without any answer a client disconnects, as on a link.
 const LINK_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! One client at one node in memory: what a connection is elsewhere.
+//! The connection of one client to one node in memory.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -22,7 +22,7 @@ use crate::{
     timers::Timed,
 };
 
-/// What a client brings along.
+/// The settings of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) clock: Clock,
@@ -34,7 +34,7 @@ pub(crate) struct View {
     pub(crate) nonces: Nonces,
 }
 
-/// One client at one node.
+/// The connection of one client to one node.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) number: usize,
@@ -46,11 +46,11 @@ pub(super) struct Member {
 #[derive(Debug)]
 struct State {
     session: Session,
-    /// When the node last heard of the session.
-    heard_at: Moment,
-    /// Why nothing can be asked, if so.
+    /// When the session was last renewed.
+    renewed_at: Moment,
+    /// Why the node cannot be used, if so.
     node_error: Option<NodeError>,
-    /// How often it was attached and detached.
+    /// How often the client was attached or detached.
     connections: u64,
 }
 
@@ -58,7 +58,7 @@ impl Member {
     pub(super) fn new(number: usize, view: &View, cell: &Arc<Cell>) -> Arc<Self> {
         let state = State {
             session: Session::UNSET,
-            heard_at: Moment::ZERO,
+            renewed_at: Moment::ZERO,
             node_error: None,
             connections: 0,
         };
@@ -66,7 +66,7 @@ impl Member {
         Arc::new(Self { number, view, cell, state: Mutex::new(state) })
     }
 
-    /// Begins a session anew, if the client needs one, and listens.
+    /// Starts a session, if the client needs one, and receives pushes.
     pub(super) fn attach(&self, store: &mut Store) {
         let View { clock, client, who, dialect, nonces, .. } = &self.view;
         let now = clock.now();
@@ -81,7 +81,7 @@ impl Member {
                     return;
                 }
             }
-            state.heard_at = now;
+            state.renewed_at = now;
             let sender = Sender { client: *client, session: state.session };
             store.subscribe(*client);
             let (client, who, lifetime_ms) = (*client, who.clone(), FOR_EVER_MS);
@@ -91,15 +91,15 @@ impl Member {
         }
     }
 
-    /// Says a command with the session of today, which the node hears of now and then.
-    pub(super) fn speak(&self, store: &mut Store, command: &mut Command) {
+    /// Puts the session into a command, and renews the session from time to time.
+    pub(super) fn set_session(&self, store: &mut Store, command: &mut Command) {
         if !self.view.dialect.has_queue() {
             return;
         }
         let mut state = self.lock();
         let (now, session) = (self.view.clock.now(), state.session);
-        if now.saturating_since(state.heard_at) >= PING_EVERY {
-            state.heard_at = now;
+        if now.saturating_since(state.renewed_at) >= PING_EVERY {
+            state.renewed_at = now;
             let sender = Sender { client: self.view.client, session };
             let ping =
                 Command::Ping { sender, terms: SessionTerms::without_membership(FOR_EVER_MS) };
@@ -108,29 +108,29 @@ impl Member {
         command.set_session(session);
     }
 
-    /// Nothing can be asked from now on.
+    /// Disconnects the client.
     pub(super) fn detach(&self, node_error: NodeError) {
         let mut state = self.lock();
         state.node_error = Some(node_error);
         state.connections += 1;
         drop(state);
-        self.tell(NodeEvent::Down { is_forgotten: false });
+        self.notify(NodeEvent::Down { is_forgotten: false });
     }
 
     pub(super) fn node_error(&self) -> Option<NodeError> {
         self.lock().node_error.clone()
     }
 
-    /// Tells the client's engine, on its own thread: we may have been called by it.
     pub(super) fn connection(&self) -> u64 {
         self.lock().connections
     }
 
-    pub(super) fn tell(&self, kind: NodeEvent) {
+    /// Delivers an event on the engine's own thread: the engine may be the caller of this.
+    pub(super) fn notify(&self, kind: NodeEvent) {
         self.view.events.enqueue(self.number, kind, self.view.clock.now());
     }
 
-    /// Looks after unanswered requests, as a link does.
+    /// Checks for unanswered requests at `at`, as a link does.
     pub(super) fn watch(self: &Arc<Self>, at: Moment) {
         let weak: Weak<Self> = Arc::downgrade(self);
         self.view.events.call_at(at, weak);
@@ -144,7 +144,7 @@ impl Member {
 impl Timed for Member {
     fn handle_timeout(self: Arc<Self>, _now: Moment) {
         if let Some(cell) = self.cell.upgrade() {
-            cell.look(&self, self.view.clock.now());
+            cell.check_timeout(&self, self.view.clock.now());
         }
     }
 }
@@ -203,8 +203,8 @@ impl Drop for MemoryNode {
     }
 }
 
-/// The node hears of a session so often at most.
+/// A session is renewed this often at most.
 const PING_EVERY: Duration = Duration::from_secs(1);
 
-/// Who listens is known without asking, so sessions end with their clients only.
+/// Sessions end only with their clients, because the node knows which clients exist.
 const FOR_EVER_MS: u64 = 1 << 40;

@@ -36,7 +36,7 @@ fn a_file_that_is_no_database() {
     let folder = Folder::new();
     DirBuilder::new().mode(0o700).create(folder.path()).unwrap();
     fs::write(folder.db(), "my notes, which are longer than nothing\n".repeat(99)).unwrap();
-    refused(&folder, &folder.db(), "it is damaged or no database of ours");
+    refused(&folder, &folder.db(), "it is damaged, or not a database of Quorate");
     assert!(fs::read_to_string(folder.db()).unwrap().starts_with("my notes"), "left as it was");
 }
 
@@ -56,7 +56,7 @@ fn the_database_of_another_application() {
 fn a_newer_version() {
     let folder = used();
     folder.open().pragma_update(None, "user_version", 2).unwrap();
-    refused(&folder, &folder.db(), "it has version 2, and this is for version 1");
+    refused(&folder, &folder.db(), "it has version 2, but this program needs version 1");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_damaged_file() {
     let mut bytes = fs::read(folder.db()).unwrap();
     bytes[4_096..].fill(0xa5);
     fs::write(folder.db(), bytes).unwrap();
-    refused(&folder, &folder.db(), "it is damaged or no database of ours");
+    refused(&folder, &folder.db(), "it is damaged, or not a database of Quorate");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! The same for those who wait in line.
+//! The same comparison for commands of the queue.
 
-#[expect(dead_code, reason = "those who compare servers need more of it")]
+#[expect(dead_code, reason = "tests of servers use the rest")]
 #[path = "../../../../tests/it/differential/queue/draw.rs"]
 mod draw;
 
@@ -17,7 +17,7 @@ use self::draw::Draw;
 use super::{Local, Memory, SEED, START, Step, ends_in_ms, later, storable};
 
 #[test]
-fn twenty_thousand_random_commands_of_the_line_do_what_the_store_does() {
+fn twenty_thousand_random_commands_of_the_queue_do_what_the_store_does() {
     let mut draw = Draw::new(Jitter::new(SEED), Memory::Enough);
     let clients: Vec<ClientId> = draw.callers.iter().map(|caller| caller.client).collect();
     let mut node = Local::new(draw.names.clone(), clients);
@@ -56,7 +56,7 @@ fn twenty_thousand_random_commands_of_the_line_do_what_the_store_does() {
                 });
             }
         }
-        // Those who hang up in the middle of a batch do not hear all of it.
+        // A client that leaves during a batch does not receive all pushes.
         let has_hung_up = steps.iter().any(|step| matches!(step, Step::HangUp { .. }));
         let heard = std::mem::take(&mut node.heard);
         assert!(heard == told || has_hung_up, "{heard:?} {told:?}, seed {SEED}");

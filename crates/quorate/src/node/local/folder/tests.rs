@@ -1,4 +1,4 @@
-//! Who may use which folder, and what is in it.
+//! Permissions and files of a folder.
 
 use std::{
     fs::{self, Permissions},
@@ -8,7 +8,7 @@ use std::{
 use super::*;
 
 #[test]
-fn a_new_folder_is_for_nobody_else() {
+fn a_new_folder_is_private() {
     let above = tempfile::tempdir().unwrap();
     let path = above.path().join("deep/locks");
     let folder = Folder::open(&path).unwrap();
@@ -21,7 +21,7 @@ fn a_new_folder_is_for_nobody_else() {
 }
 
 #[test]
-fn a_folder_that_its_group_can_write_to_is_shared_with_it() {
+fn a_folder_that_its_group_can_write_to_is_shared() {
     let above = tempfile::tempdir().unwrap();
     fs::set_permissions(above.path(), Permissions::from_mode(0o2770)).unwrap();
     let folder = Folder::open(above.path()).unwrap();
@@ -33,7 +33,7 @@ fn a_folder_that_its_group_can_write_to_is_shared_with_it() {
 }
 
 #[test]
-fn a_folder_of_another_user_or_of_everybody_is_refused() {
+fn a_folder_of_another_user_or_that_anybody_can_write_to_is_rejected() {
     let above = tempfile::tempdir().unwrap();
     let about = |mode| {
         fs::set_permissions(above.path(), Permissions::from_mode(mode)).unwrap();
@@ -41,17 +41,17 @@ fn a_folder_of_another_user_or_of_everybody_is_refused() {
     };
     let us = Who::this_process();
     let another = Who { user: us.user + 1, group: us.group + 1 };
-    assert_eq!(judge(&about(0o755), &us), Ok(false));
-    assert_eq!(judge(&about(0o2770), &us), Ok(true));
-    assert_eq!(judge(&about(0o2770), &another), Ok(true), "shared on purpose");
-    let refused = |mode, who| judge(&about(mode), who).unwrap_err();
+    assert_eq!(check_permissions(&about(0o755), &us), Ok(false));
+    assert_eq!(check_permissions(&about(0o2770), &us), Ok(true));
+    assert_eq!(check_permissions(&about(0o2770), &another), Ok(true), "shared on purpose");
+    let refused = |mode, who| check_permissions(&about(mode), who).unwrap_err();
     assert!(refused(0o777, &us).starts_with("anybody can write there"));
     assert!(refused(0o700, &another).starts_with("it belongs to another user"));
     assert!(refused(0o770, &another).contains("chmod g+s"), "new files would not be shared");
 }
 
 #[test]
-fn a_network_file_system_is_refused_by_name() {
+fn a_network_file_system_is_rejected_by_name() {
     assert_eq!(network(0x6969), Some("NFS"));
     assert_eq!(network(0xff53_4d42_i64), Some("SMB"));
     assert_eq!(network(0xff53_4d42_u32.cast_signed()), Some("SMB"), "with its sign");
@@ -62,11 +62,11 @@ fn a_network_file_system_is_refused_by_name() {
 }
 
 #[test]
-fn one_has_its_turn_at_a_time() {
+fn one_process_at_a_time_holds_the_folders_lock() {
     let above = tempfile::tempdir().unwrap();
     let (one, other) = (Folder::open(above.path()).unwrap(), Folder::open(above.path()).unwrap());
-    let turn = one.wait_for_turn().unwrap();
-    let try_it = || flock(&other.turnstile, FlockOperation::NonBlockingLockExclusive);
+    let turn = one.wait_for_lock().unwrap();
+    let try_it = || flock(&other.lock_file, FlockOperation::NonBlockingLockExclusive);
     assert_eq!(try_it(), Err(Errno::WOULDBLOCK), "also in one process");
     drop(turn);
     assert_eq!(try_it(), Ok(()));

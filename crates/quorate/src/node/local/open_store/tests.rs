@@ -1,4 +1,4 @@
-//! One folder over boots, restarts and meddling.
+//! A folder after reboots, restarts and changes by other programs.
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, SessionTerms},
@@ -9,13 +9,13 @@ use quorate_core::{
 use super::*;
 
 #[test]
-fn a_reboot_ends_locks_and_lines_and_sessions_but_no_fence_goes_back() {
+fn a_reboot_ends_locks_queues_and_sessions_but_no_fence_goes_back() {
     let folder = tempfile::tempdir().unwrap();
     let mut fences = Vec::new();
     for boot in ["first", "second", "third"] {
         let mut open_store = OpenStore::open(folder.path(), &boot_of(boot), None).unwrap();
         let reply = acquire(&mut open_store, 1, false);
-        assert_eq!(reply, Reply::Stale, "no session outlives a boot: {boot}");
+        assert_eq!(reply, Reply::Stale, "a session ends with its boot: {boot}");
         attach(&mut open_store, 1);
         let Reply::Granted { fence, .. } = acquire(&mut open_store, 1, false) else {
             panic!("the lock of an earlier boot is void");
@@ -29,12 +29,12 @@ fn a_reboot_ends_locks_and_lines_and_sessions_but_no_fence_goes_back() {
 }
 
 #[test]
-fn a_wall_clock_that_was_set_back_over_a_boot_does_not_take_fences_back() {
+fn fences_do_not_go_back_if_the_wall_clock_was_set_back_before_a_reboot() {
     let folder = tempfile::tempdir().unwrap();
     let mut open_store = OpenStore::open(folder.path(), &boot_of("first"), None).unwrap();
     attach(&mut open_store, 1);
     let Reply::Granted { fence, .. } = acquire(&mut open_store, 1, false) else { panic!("free") };
-    // What a wall clock would have shown that is a year ahead.
+    // As if the wall clock were a year ahead.
     let year_us = 365 * 24 * 60 * 60 * 1_000_000;
     let far = Era { base_us: open_store.era.base_us + year_us, ..open_store.era.clone() };
     let horizon_us = far.horizon_us + u64::try_from(year_us).unwrap();
@@ -53,7 +53,7 @@ fn a_wall_clock_that_was_set_back_over_a_boot_does_not_take_fences_back() {
 }
 
 #[test]
-fn the_same_boot_goes_on_where_it_was() {
+fn a_restart_in_the_same_boot_continues_the_time() {
     let folder = tempfile::tempdir().unwrap();
     let mut open_store = OpenStore::open(folder.path(), &boot_of("first"), None).unwrap();
     attach(&mut open_store, 1);
@@ -67,7 +67,7 @@ fn the_same_boot_goes_on_where_it_was() {
 }
 
 #[test]
-fn another_clock_in_the_same_boot_is_refused() {
+fn another_clock_in_the_same_boot_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     drop(OpenStore::open(folder.path(), &boot_of("first"), None).unwrap());
     let other = Boot { clock: "time:[2]".into(), ..boot_of("first") };
@@ -77,44 +77,44 @@ fn another_clock_in_the_same_boot_is_refused() {
 
 /// Two machines that share a folder have different boots, and each would void the other's locks.
 #[test]
-fn a_folder_that_another_machine_has_taken_over_is_noticed() {
+fn use_of_a_folder_by_another_machine_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let mut here = OpenStore::open(folder.path(), &boot_of("here"), None).unwrap();
     attach(&mut here, 1);
     drop(OpenStore::open(folder.path(), &boot_of("there"), None).unwrap());
     let fault = here.transact(|_, _| Ok(())).unwrap_err();
-    assert!(is_told_of_another(&fault), "{fault}");
+    assert!(names_another_machine(&fault), "{fault}");
 }
 
-/// It would go to and fro, and each time end what the other machine holds.
+/// Otherwise two machines would take turns, and each would end the locks of the other.
 #[test]
-fn a_folder_that_another_machine_has_taken_over_is_not_taken_back() {
+fn a_folder_that_another_machine_uses_is_not_taken_back() {
     let folder = tempfile::tempdir().unwrap();
     let here = OpenStore::open(folder.path(), &boot_of("here"), None).unwrap();
     let had = here.db_id();
     drop(here);
     drop(OpenStore::open(folder.path(), &boot_of("there"), None).unwrap());
     let fault = OpenStore::open(folder.path(), &boot_of("here"), had).unwrap_err();
-    assert!(is_told_of_another(&fault), "{fault}");
+    assert!(names_another_machine(&fault), "{fault}");
     drop(OpenStore::open(folder.path(), &boot_of("there"), None).unwrap());
 
-    // A backup of an earlier boot that is put in its place is another file.
+    // A restored backup of an earlier boot is another file.
     let (db, backup) = (folder.path().join("locks.db"), folder.path().join("backup"));
     std::fs::copy(&db, &backup).unwrap();
     std::fs::rename(&backup, &db).unwrap();
     drop(OpenStore::open(folder.path(), &boot_of("here"), had).unwrap());
 }
 
-fn is_told_of_another(fault: &Fault) -> bool {
+fn names_another_machine(fault: &Fault) -> bool {
     fault.to_string().contains("another machine uses it")
 }
 
 #[test]
-fn the_horizon_is_on_the_disk_before_time_gets_there() {
+fn the_horizon_is_on_the_disk_before_the_time_reaches_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut open_store = OpenStore::open(folder.path(), &boot_of("first"), None).unwrap();
     open_store.transact(|_, _| Ok(())).unwrap();
-    // As if the process had been stopped for an hour: it is behind us.
+    // As if the process had been stopped for an hour: the time has passed the horizon.
     let now = open_store.era.time(Clock::Boot.now());
     open_store.era.horizon_us = now.as_micros() - 1;
     let tx = open_store.db.begin(Durability::Disk).unwrap();
@@ -127,7 +127,7 @@ fn the_horizon_is_on_the_disk_before_time_gets_there() {
 }
 
 #[test]
-fn what_fails_leaves_nothing() {
+fn a_failed_transaction_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut open_store = OpenStore::open(folder.path(), &boot_of("first"), None).unwrap();
     attach(&mut open_store, 1);
@@ -142,25 +142,28 @@ fn what_fails_leaves_nothing() {
 }
 
 #[test]
-fn a_file_that_was_removed_or_replaced_is_noticed() {
+fn a_removed_or_replaced_file_is_detected() {
     for gone in ["locks.db", "lock", "sockets", ""] {
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("locks");
         let mut open_store = OpenStore::open(&path, &boot_of("first"), None).unwrap();
         open_store.transact(|_, _| Ok(())).unwrap();
-        // Moved and not deleted: its number must not be that of the new one.
+        // Moved and not deleted, so that the new file has another number.
         std::fs::rename(path.join(gone), above.path().join("old")).unwrap();
         let fault = open_store.transact(|_, _| Ok(())).unwrap_err();
         assert!(fault.to_string().contains("it was removed or replaced"), "{fault}");
         let mut next = OpenStore::open(&path, &boot_of("first"), None).unwrap();
         next.transact(|_, _| Ok(())).unwrap();
-        assert!(open_store.transact(|_, _| Ok(())).is_err(), "{gone:?}: others use another one");
+        assert!(
+            open_store.transact(|_, _| Ok(())).is_err(),
+            "{gone:?}: other processes use another file"
+        );
     }
 }
 
-/// Whoever writes into a log that has no name writes for nobody else.
+/// No other process would read a log that was removed.
 #[test]
-fn a_log_that_was_removed_or_replaced_is_noticed() {
+fn a_removed_or_replaced_log_is_detected() {
     for gone in [&["locks.db-wal"][..], &["locks.db-shm"], &["locks.db-wal", "locks.db-shm"]] {
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("locks");
@@ -170,7 +173,7 @@ fn a_log_that_was_removed_or_replaced_is_noticed() {
         gone.iter().for_each(|file| std::fs::remove_file(path.join(file)).unwrap());
         let is_noticed = |fault: Fault| fault.to_string().contains("it was removed or replaced");
         assert!(is_noticed(open_store.transact(|_, _| Ok(())).unwrap_err()), "{gone:?}");
-        // Its process would get the old index again, as long as somebody there has it open.
+        // Its process would get the old index again while another client there has it open.
         assert!(
             is_noticed(OpenStore::open(&path, &boot_of("first"), None).unwrap_err()),
             "{gone:?}"
@@ -188,7 +191,7 @@ fn a_log_that_was_removed_or_replaced_is_noticed() {
 }
 
 #[test]
-fn a_link_that_leads_elsewhere_is_noticed() {
+fn a_link_that_was_changed_is_detected() {
     let above = tempfile::tempdir().unwrap();
     let (link, one, other) =
         (above.path().join("link"), above.path().join("one"), above.path().join("other"));
@@ -208,7 +211,7 @@ fn a_link_that_leads_elsewhere_is_noticed() {
 }
 
 #[test]
-fn a_path_that_is_too_long_is_told_and_the_longest_can_be_used() {
+fn a_path_that_is_too_long_is_reported_and_the_longest_can_be_used() {
     let above = tempfile::tempdir().unwrap();
     let above = above.path().canonicalize().unwrap();
     let of_len = |len: usize| {
@@ -222,18 +225,18 @@ fn a_path_that_is_too_long_is_told_and_the_longest_can_be_used() {
     let mut open_store = OpenStore::open(&longest, &boot_of("first"), None).unwrap();
     open_store.transact(|_, _| Ok(())).unwrap();
     let longer = of_len(496);
-    let told = "the path of the folder is too long: 496 bytes, 495 at most";
+    let expected = "the path of the folder is too long: 496 bytes, 495 at most";
     let fault = OpenStore::open(&longer, &boot_of("first"), None).unwrap_err();
-    assert_eq!(fault.to_string(), format!("{}: {told}", longer.display()));
-    // It counts where a link leads to.
+    assert_eq!(fault.to_string(), format!("{}: {expected}", longer.display()));
+    // The length counts after links are followed.
     let link = above.join("link");
     std::os::unix::fs::symlink(&longer, &link).unwrap();
     let fault = OpenStore::open(&link, &boot_of("first"), None).unwrap_err();
-    assert_eq!(fault.to_string(), format!("{}: {told}", link.display()));
+    assert_eq!(fault.to_string(), format!("{}: {expected}", link.display()));
 }
 
 #[test]
-fn a_link_to_a_database_is_refused() {
+fn a_link_to_a_database_is_rejected() {
     let above = tempfile::tempdir().unwrap();
     let (path, elsewhere) = (above.path().join("locks"), above.path().join("elsewhere.db"));
     drop(OpenStore::open(&path, &boot_of("first"), None).unwrap());
@@ -259,7 +262,7 @@ fn name() -> Name {
     Name::parse("a", "").unwrap()
 }
 
-/// Each client has one owner, whose ticket is too old to count for anything.
+/// The owner of a client. Its ticket is so old that it does not affect fences.
 fn owner(byte: u8) -> Owner {
     Position { ticket: byte.into(), ttl_ms: 60_000, client: client(byte) }.owner(1)
 }
