@@ -289,7 +289,7 @@ mod tests {
         let expected = format!("q1:0000000000000007:300:{}:9:s", "a5".repeat(20));
         assert_eq!(shared.as_bytes(), expected.as_bytes());
         assert_eq!(Position::of(shared.as_bytes()), Some(position));
-        let foreign = Owner::from_bytes(b"somebody:s");
+        let foreign = Owner::from_bytes(b"foreign:s");
         assert_eq!([alone, shared, foreign].map(|owner| is_shared(&owner)), [false, true, false]);
     }
 

@@ -1,4 +1,4 @@
-//! What a whole client does with calls, answers, pushes, deadlines and its end.
+//! A complete client: calls, replies, pushes, deadlines and shutdown.
 
 use std::collections::VecDeque;
 
@@ -79,7 +79,7 @@ fn events(client: &mut Client<Numbers>) -> Vec<Event> {
     std::iter::from_fn(|| client.poll_event()).collect()
 }
 
-/// Everything that waits to be sent is answered like this.
+/// Sends everything that waits, and answers it with this reply.
 fn answer_all(client: &mut Client<Numbers>, reply: &Reply, now: Moment) {
     let mut all: VecDeque<(usize, Transmit)> = VecDeque::new();
     for node in 0..NODES {
@@ -91,7 +91,7 @@ fn answer_all(client: &mut Client<Numbers>, reply: &Reply, now: Moment) {
     }
 }
 
-/// The same answer to each entry.
+/// This reply to each entry.
 fn to_each(command: &Command, reply: &Reply) -> Reply {
     match command {
         Command::Batch(entries) => Reply::Batch(vec![Some(reply.clone()); entries.len()].into()),
@@ -108,7 +108,7 @@ fn queued() -> Reply {
     Reply::Queued { fence, expires_in_ms: Some(3_000), rank: Some(9), is_foreign: false }
 }
 
-/// A lease that is held on all nodes.
+/// A lease that all nodes have granted.
 fn hold(client: &mut Client<Numbers>, name: &str) -> (CallId, LeaseId) {
     let call = client.acquire(want(name, WAIT), at(0));
     answer_all(client, &granted(5), at(1));
@@ -123,7 +123,7 @@ fn hold(client: &mut Client<Numbers>, name: &str) -> (CallId, LeaseId) {
 }
 
 #[test]
-fn call_ends_with_the_majority_and_closes_with_the_last_answer() {
+fn call_ends_with_the_majority_and_closes_with_the_last_reply() {
     let mut client = client();
     let call = client.acquire(want("a", WAIT), at(0));
     let questions: Vec<Transmit> = (0..NODES).flat_map(|node| sent(&mut client, node)).collect();
@@ -137,7 +137,7 @@ fn call_ends_with_the_majority_and_closes_with_the_last_answer() {
     let ended = client.take_outcome(call).expect("two of three have granted it");
     assert_eq!(events(&mut client), [Event::Ended(call, ended)]);
     client.close_call(call);
-    assert!(client.call(call).is_some(), "one answer is to come");
+    assert!(client.call(call).is_some(), "one reply is outstanding");
     answer(&mut client, 2);
     assert_eq!(events(&mut client), [Event::Closed(call)]);
 }
@@ -163,11 +163,11 @@ fn push_that_arrives_before_the_reply_counts() {
 }
 
 #[test]
-fn heartbeats_that_are_due_together_travel_together_and_are_answered_one_by_one() {
+fn heartbeats_that_are_due_together_share_a_batch_with_separate_replies() {
     let mut client = client();
     let calls = [client.acquire(want("a", WAIT), at(0)), client.acquire(want("b", WAIT), at(0))];
     answer_all(&mut client, &queued(), at(1));
-    let due = client.poll_timeout().expect("they ask again");
+    let due = client.poll_timeout().expect("they repeat their requests");
     client.handle_timeout(WALL, &patience, due);
     for node in 0..NODES {
         let [Transmit { about, command }] = &sent(&mut client, node)[..] else {
@@ -190,7 +190,7 @@ fn heartbeats_that_are_due_together_travel_together_and_are_answered_one_by_one(
 }
 
 #[test]
-fn release_never_overtakes_the_question_of_its_owner() {
+fn release_never_overtakes_the_request_of_its_owner() {
     let mut client = client();
     let call = client.acquire(want("a", WAIT), at(0));
     client.abandon(call, at(1));
@@ -205,7 +205,7 @@ fn release_never_overtakes_the_question_of_its_owner() {
 }
 
 #[test]
-fn release_without_an_answer_is_owed() {
+fn release_without_a_reply_is_repeated() {
     let mut client = client();
     let (_, lease) = hold(&mut client, "a");
     client.release(lease, &patience, at(10));
@@ -222,22 +222,22 @@ fn release_without_an_answer_is_owed() {
     client.handle_timeout(Duration::ZERO, &patience, at(12));
     assert_eq!(debts(&mut client), [0, 0, 0], "the releases are repeated only later");
     client.handle_down(2, false, at(12));
-    let retry_at = client.poll_timeout().expect("they are asked again");
+    let retry_at = client.poll_timeout().expect("the releases are repeated");
     client.handle_timeout(Duration::ZERO, &patience, retry_at);
-    assert_eq!(debts(&mut client), [1, 1, 0], "one cannot be reached");
+    assert_eq!(debts(&mut client), [1, 1, 0], "one node cannot be reached");
     client.handle_up(2, retry_at);
     assert_eq!(debts(&mut client), [0, 0, 1]);
-    assert!(!client.is_owing(retry_at), "all are on their way");
+    assert!(!client.is_owing(retry_at), "all are in transit");
 }
 
 #[test]
-fn entry_that_fails_in_a_batch_fails_alone() {
+fn failed_entry_of_a_batch_affects_no_other() {
     let mut client = client();
     let leases = ["a", "b"].map(|name| hold(&mut client, name).1);
     let calls = leases.map(|lease| client.release(lease, &patience, at(10)).unwrap());
     for node in 0..NODES {
         let [Transmit { about, command }] = &sent(&mut client, node)[..] else {
-            panic!("both leave together")
+            panic!("both are sent together")
         };
         let each = [Some(Reply::Released { is_ours: true }), None];
         client.handle_answer(node, (about, command), Some(&Reply::Batch(each.into())), at(11));
@@ -288,7 +288,7 @@ fn extension_counts_even_if_its_caller_has_gone() {
 }
 
 #[test]
-fn shutdown_releases_what_is_held_and_what_was_lost_while_its_guard_is_there() {
+fn shutdown_releases_held_and_lost_leases() {
     let mut client = client();
     let (_, held) = hold(&mut client, "held");
     let (_, lost) = hold(&mut client, "lost");
@@ -312,7 +312,7 @@ fn shutdown_releases_what_is_held_and_what_was_lost_while_its_guard_is_there() {
     assert_eq!(client.take_outcome(waiting), abandoned);
     assert_eq!(client.check(held, at(5)), Err(LostReason::ShutDown));
     let late = client.acquire(want("late", WAIT), at(6));
-    assert_eq!(client.take_outcome(late), abandoned, "no lock is won after the end");
+    assert_eq!(client.take_outcome(late), abandoned, "no lock is acquired after the end");
 }
 
 /// An adoption replaces the holder of a lease by another owner.
@@ -329,7 +329,7 @@ fn rename(client: &mut Client<Numbers>, lease: LeaseId) -> (CallId, Owner) {
 }
 
 #[test]
-fn client_that_leaves_a_lease_as_another_owner_forgets_both() {
+fn client_that_leaves_an_adopted_lease_forgets_both_owners() {
     let mut client = client();
     let (_, lease) = hold(&mut client, "a");
     let (call, owner) = rename(&mut client, lease);
@@ -341,7 +341,7 @@ fn client_that_leaves_a_lease_as_another_owner_forgets_both() {
 }
 
 #[test]
-fn client_that_releases_what_it_has_renamed_forgets_both() {
+fn client_that_releases_an_adopted_lease_forgets_both_owners() {
     let mut client = client();
     let (_, lease) = hold(&mut client, "a");
     let (call, owner) = rename(&mut client, lease);
@@ -355,7 +355,7 @@ fn client_that_releases_what_it_has_renamed_forgets_both() {
 }
 
 #[test]
-fn waiter_hears_the_end_although_no_timer_comes() {
+fn waiter_ends_at_shutdown_without_a_timer() {
     let mut client = client();
     let (_, lease) = hold(&mut client, "a");
     let call = client.verify(lease, &patience, at(10)).expect("it is held");

@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn only_writers_become_readers() {
-        let foreign = Owner::from_bytes(b"somebody");
+        let foreign = Owner::from_bytes(b"foreign");
         let classic = Owner::new(&ClientId::from_random([1; 20]), 1, "me");
         let (reader, entry) = (position().shared_owner(3), position().reentrant_owner(3, "i"));
         for owner in [reader, entry, foreign, classic] {
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn incomplete_tags_are_ignored() {
         assert_eq!(tag_of(position().owner(3).as_bytes()), None);
-        assert_eq!(tag_of(b"somebody~00"), None);
+        assert_eq!(tag_of(b"foreign~00"), None);
         let whole = "a5".repeat(TAG_LEN);
         for digits in [
             String::new(),
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn unlabelled_and_foreign_owners_have_no_label() {
         assert_eq!(label_of(position().owner(3).as_bytes()), None);
-        assert_eq!(label_of(b"somebody@example"), None);
+        assert_eq!(label_of(b"foreign@example"), None);
         let broken = [position().owner(3).as_bytes(), b"@a%4"].concat();
         assert_eq!(label_of(&broken), None);
     }

@@ -1,4 +1,4 @@
-//! Which commands leave together, and in which order.
+//! Which commands are sent together, and in which order.
 
 use super::*;
 use crate::{
@@ -30,7 +30,7 @@ fn prolong(locks: &[usize]) -> Command {
     Command::ExtendKeys { entries: locks.iter().map(entry).collect(), sender: None }
 }
 
-/// The commands as they leave; each is about a call by its place in the queue.
+/// The commands as they are sent. Each belongs to a call with the number of its position.
 fn popped(commands: &[Command], joins: Joins) -> Vec<Transmit> {
     let mut outgoing = Outgoing::default();
     for (call, command) in commands.iter().enumerate() {
@@ -56,7 +56,7 @@ fn lengths(commands: &[Command]) -> Vec<usize> {
 }
 
 #[test]
-fn single_command_leaves_as_it_is() {
+fn single_command_is_sent_without_a_batch() {
     let popped = popped(&[acquire(1, 1, true)], |_| true);
     let [Transmit { about: About::Round(_), command: Command::Acquire { .. } }] = &popped[..]
     else {
@@ -65,7 +65,7 @@ fn single_command_leaves_as_it_is() {
 }
 
 #[test]
-fn commands_about_different_locks_leave_together_in_order() {
+fn commands_about_different_locks_are_sent_together_in_order() {
     let check = Command::Check { name: name(4), owner: owner(1) };
     let commands = [acquire(1, 1, false), release(2, 2), acquire(3, 3, true), check, prolong(&[5])];
     assert_eq!(lengths(&commands), [5]);
@@ -92,19 +92,19 @@ fn batch_ends_before_a_name_repeats() {
 }
 
 #[test]
-fn heartbeats_of_one_lock_leave_together() {
+fn heartbeats_of_one_lock_are_sent_together() {
     let commands = [acquire(1, 1, true), acquire(1, 2, true), release(2, 3), acquire(1, 4, true)];
     assert_eq!(lengths(&commands), [4]);
 }
 
 #[test]
-fn renewals_of_several_leases_leave_alone() {
+fn renewals_of_several_leases_are_sent_separately() {
     let commands = [release(1, 1), prolong(&[2, 3]), release(4, 4), release(5, 5)];
     assert_eq!(lengths(&commands), [1, 1, 2]);
 }
 
 #[test]
-fn only_what_the_node_joins_leaves_in_a_batch() {
+fn only_commands_that_the_node_joins_are_sent_in_a_batch() {
     let commands = [
         acquire(1, 1, true),
         acquire(1, 2, true),
@@ -118,7 +118,7 @@ fn only_what_the_node_joins_leaves_in_a_batch() {
 }
 
 #[test]
-fn each_entry_gets_its_own_answer_or_none() {
+fn each_entry_gets_its_own_reply_or_none() {
     let popped = popped(&[release(1, 1), release(2, 2)], |_| true);
     let [Transmit { about, command }] = &popped[..] else { panic!("{popped:?}") };
     let answers = |reply| -> Vec<_> { about.entries(command, reply).map(|it| it.2).collect() };

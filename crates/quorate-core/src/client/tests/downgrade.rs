@@ -3,7 +3,7 @@
 use super::*;
 use crate::queue::is_shared;
 
-/// A lease that is about to be a reader's, and the commands that were sent for it.
+/// A lease that is being downgraded, and the commands that were sent for it.
 fn downgrade(client: &mut Client<Numbers>) -> (LeaseId, CallId, Vec<(usize, Transmit)>) {
     let (_, lease) = hold(client, "a");
     let call = client.downgrade(lease, &patience, at(100)).expect("it is held");
@@ -32,7 +32,7 @@ fn releases(client: &mut Client<Numbers>) -> Vec<(usize, Owner)> {
 }
 
 #[test]
-fn the_lease_goes_on_as_the_readers_at_the_first_majority() {
+fn a_downgraded_lease_is_held_by_the_reader_with_the_first_majority() {
     let mut client = client();
     let (lease, call, asked) = downgrade(&mut client);
     let writer = client.lease(lease).expect("it is held").owner().clone();
@@ -43,14 +43,14 @@ fn the_lease_goes_on_as_the_readers_at_the_first_majority() {
         assert!(*from == writer && is_shared(owner));
     }
     answer(&mut client, &asked[0], &Reply::Stored, at(110));
-    assert_eq!(client.take_outcome(call), None, "one of three");
+    assert_eq!(client.take_outcome(call), None, "one node of three");
     client.check(lease, at(110)).expect("it is held all the time");
     answer(&mut client, &asked[1], &Reply::Stored, at(120));
     assert!(client.take_outcome(call).is_some());
     let reader = client.keep_reader(call, lease, &patience, at(120)).expect("it was held");
     let held = client.lease(reader).expect("it is held");
     assert!(is_shared(held.owner()) && held.renewal() == Renewal::On);
-    // No longer than for a ttl from the question.
+    // It ends one ttl after the request.
     assert_eq!(held.lease().valid_until(), at(3_100));
     assert!(client.lease(lease).is_none());
     // The writer is released on all nodes, even where the reply is still in transit.
@@ -60,7 +60,7 @@ fn the_lease_goes_on_as_the_readers_at_the_first_majority() {
 }
 
 #[test]
-fn the_limit_and_the_renewal_of_the_writer_stay() {
+fn a_downgraded_lease_keeps_its_limit_and_renewal() {
     let mut client = client();
     let call = client.acquire(want("a", WAIT), at(0));
     answer_all(&mut client, &granted(5), at(1));
@@ -77,7 +77,7 @@ fn the_limit_and_the_renewal_of_the_writer_stay() {
 }
 
 #[test]
-fn nothing_is_renewed_while_the_nodes_are_asked() {
+fn a_lease_is_not_renewed_during_a_downgrade() {
     let mut client = client();
     let (lease, _, _) = downgrade(&mut client);
     client.renew(&[lease], &patience, at(101));
@@ -87,7 +87,7 @@ fn nothing_is_renewed_while_the_nodes_are_asked() {
 
 /// Another owner may have held the lock in between.
 #[test]
-fn a_lease_that_ended_before_gives_back_what_the_reader_has() {
+fn a_downgrade_after_the_end_of_the_lease_releases_the_reader() {
     let mut client = client();
     let (lease, call, asked) = downgrade(&mut client);
     asked.iter().for_each(|one| answer(&mut client, one, &Reply::Stored, at(120)));
@@ -98,19 +98,19 @@ fn a_lease_that_ended_before_gives_back_what_the_reader_has() {
     client.close_call(call);
     let expected: Vec<_> = (0..NODES).map(|node| (node, reader.clone())).collect();
     assert_eq!(releases(&mut client), expected);
-    client.release(lease, &patience, at(3_000)).expect("its guard lets go once");
+    client.release(lease, &patience, at(3_000)).expect("its guard is dropped once");
     assert!(!client.knows_owners());
 }
 
 #[test]
-fn a_caller_that_goes_gives_back_both() {
+fn a_caller_that_leaves_a_downgrade_releases_both_owners() {
     for answered in 0..=NODES {
         let mut client = client();
         let (lease, call, asked) = downgrade(&mut client);
         let writer = client.lease(lease).expect("it is held").owner().clone();
         asked[..answered].iter().for_each(|one| answer(&mut client, one, &Reply::Stored, at(120)));
         client.abandon(call, at(130));
-        let release = client.release(lease, &patience, at(130)).expect("its guard lets go once");
+        let release = client.release(lease, &patience, at(130)).expect("its guard is dropped once");
         client.close_call(release);
         let released = releases(&mut client);
         for node in 0..NODES {

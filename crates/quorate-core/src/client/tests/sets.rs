@@ -1,5 +1,4 @@
-//! Several locks for one caller, against three real stores, with every message delivered when
-//! chance says so.
+//! Sets against three real stores. Every message is delivered at a random time.
 
 use super::*;
 use crate::{
@@ -9,17 +8,17 @@ use crate::{
     store::Store,
 };
 
-/// The sets that overlap, in orders that would let them wait for each other in a circle.
+/// Sets that overlap, in orders in which they could deadlock.
 const SETS: [&[&str]; 4] = [&["a", "b"], &["b", "c"], &["c", "a"], &["b"]];
 const SEEDS: u64 = 2_000;
-/// The nodes' time at the beginning, in milliseconds.
+/// The nodes' time at the start, in milliseconds.
 const T0: u64 = 1_800_000_000_000;
 
 #[test]
-fn overlapping_sets_are_held_one_at_a_time_and_nobody_waits_for_ever() {
+fn overlapping_sets_are_held_one_at_a_time_and_none_waits_forever() {
     let mut shared_holds = 0;
     for seed in 0..SEEDS {
-        shared_holds += World::new(seed, Dialect::Queue).run(Policy::Wait);
+        shared_holds += Run::new(seed, Dialect::Queue).run(Policy::Wait);
     }
     assert!(shared_holds > SEEDS / 2, "{shared_holds}: disjoint locks should be held at once");
 }
@@ -27,42 +26,42 @@ fn overlapping_sets_are_held_one_at_a_time_and_nobody_waits_for_ever() {
 #[test]
 fn overlapping_sets_are_held_one_at_a_time_without_a_queue() {
     for seed in 0..SEEDS {
-        World::new(seed, Dialect::Classic).run(Policy::Wait);
+        Run::new(seed, Dialect::Classic).run(Policy::Wait);
     }
 }
 
 #[test]
-fn tries_take_all_or_nothing_and_leave_nothing() {
+fn tries_acquire_all_or_nothing_and_leave_no_key() {
     for seed in 0..SEEDS {
-        World::new(seed, Dialect::Queue).run(Policy::Try);
-        World::new(seed, Dialect::Classic).run(Policy::Try);
+        Run::new(seed, Dialect::Queue).run(Policy::Try);
+        Run::new(seed, Dialect::Classic).run(Policy::Try);
     }
 }
 
 #[test]
-fn set_whose_caller_goes_leaves_nothing_and_lets_others_pass() {
+fn set_whose_caller_leaves_blocks_no_other() {
     for seed in 0..SEEDS {
-        World::new(seed, Dialect::Queue).run(Policy::FirstGoes);
-        World::new(seed, Dialect::Classic).run(Policy::FirstGoes);
+        Run::new(seed, Dialect::Queue).run(Policy::FirstGoes);
+        Run::new(seed, Dialect::Classic).run(Policy::FirstGoes);
     }
 }
 
 #[test]
-fn a_lock_of_a_set_that_has_a_majority_gives_way_until_all_have_one() {
+fn a_member_with_a_majority_gives_way_until_the_set_is_held() {
     let mut client = client();
     let calls = client.acquire_all(vec![want("a", WAIT), want("b", WAIT)], at(0));
     let ticket = |client: &Client<Numbers>, at: usize| {
         client.call(calls[at]).and_then(Call::waiter).and_then(Waiter::ticket)
     };
-    assert_eq!(ticket(&client, 0), ticket(&client, 1), "they stand at one place");
+    assert_eq!(ticket(&client, 0), ticket(&client, 1), "they have the same ticket");
     for node in 0..NODES {
         let [Transmit { about, command }] = &sent(&mut client, node)[..] else {
-            panic!("they leave together")
+            panic!("they are sent together")
         };
         let reply = Reply::Batch([Some(granted(5)), Some(queued())].into());
         client.handle_answer(node, (about, command), Some(&reply), at(1));
     }
-    assert_eq!(client.take_outcome(calls[0]), None, "b is missing");
+    assert_eq!(client.take_outcome(calls[0]), None, "b has no majority");
     let owner = client.call(calls[0]).and_then(Call::waiter).unwrap().owner().clone();
     let (name, fence, kind) = (Name::parse("a", "").unwrap(), Fence::new(5), PushKind::Inquired);
     client.handle_push(0, Push { client: id(), name, owner, kind, fence, session: None }, at(2));
@@ -74,16 +73,17 @@ fn a_lock_of_a_set_that_has_a_majority_gives_way_until_all_have_one() {
     assert_eq!(it.fence, fence);
 }
 
-/// A member that did not fail itself would sleep until its next heartbeat, and the others with it.
+/// Otherwise a member that did not fail would sleep until its next heartbeat, and the others with
+/// it.
 #[test]
-fn members_that_rest_for_another_try_again_as_soon_as_it_does() {
+fn members_of_a_classic_set_retry_together() {
     let mut client = client();
     let wants = ["a", "b"].map(|name| Want { dialect: Dialect::Classic, ..want(name, WAIT) });
     let calls = client.acquire_all(wants.into(), at(0));
     answer_each(&mut client, &[Reply::Stored, Reply::NotOwner], at(1));
     let due = client.poll_timeout().expect("they try again");
     assert!(due < at(20), "{due:?}");
-    // What they give back.
+    // The releases of what was granted.
     (0..NODES).for_each(|node| _ = sent(&mut client, node));
     client.handle_timeout(WALL, &patience, due);
     answer_each(&mut client, &[Reply::Stored, Reply::Stored], due);
@@ -93,7 +93,7 @@ fn members_that_rest_for_another_try_again_as_soon_as_it_does() {
     }
 }
 
-/// All nodes answer the first questions of the members, which leave together.
+/// All nodes answer the first requests of the members, which are sent together.
 fn answer_each(client: &mut Client<Numbers>, replies: &[Reply], now: Moment) {
     let asked: Vec<_> = (0..NODES).map(|node| sent(client, node)).collect();
     for (node, asked) in asked.iter().enumerate() {
@@ -120,11 +120,11 @@ fn set_of_a_client_that_has_ended_is_abandoned() {
 enum Policy {
     Wait,
     Try,
-    /// The caller of the first set goes away at some time.
+    /// The caller of the first set leaves at a random time.
     FirstGoes,
 }
 
-struct World {
+struct Run {
     seed: u64,
     dialect: Dialect,
     chance: Jitter,
@@ -133,7 +133,7 @@ struct World {
     callers: Vec<Caller>,
 }
 
-/// One client that wants one set of locks once.
+/// A client that acquires one set once.
 struct Caller {
     id: ClientId,
     machine: Client<Named>,
@@ -161,7 +161,7 @@ impl OwnerSource for Named {
     }
 }
 
-impl World {
+impl Run {
     fn new(seed: u64, dialect: Dialect) -> Self {
         let mut world = Self {
             seed,
@@ -224,10 +224,10 @@ impl World {
         panic!("seed {}: it does not end", self.seed);
     }
 
-    /// Nothing is on the way: time passes until something is due.
+    /// Advances the time until something is due, when no message is in transit.
     fn pass_time(&mut self) {
         let due = self.callers.iter().filter_map(|it| it.machine.poll_timeout()).min();
-        let due = due.unwrap_or_else(|| panic!("seed {}: all wait for ever", self.seed));
+        let due = due.unwrap_or_else(|| panic!("seed {}: all wait forever", self.seed));
         self.now = self.now.max(due);
         assert!(self.now < at(60_000), "seed {}: a caller waits forever", self.seed);
         for caller in &mut self.callers {
@@ -245,7 +245,7 @@ impl World {
         usize::try_from(self.chance.next() % bound).unwrap()
     }
 
-    /// Lets one message go one step further. Returns false if there is none.
+    /// Moves one message one step further. Returns false if there is none.
     fn step(&mut self) -> bool {
         let mut options = Vec::new();
         for (number, caller) in self.callers.iter_mut().enumerate() {
@@ -291,8 +291,8 @@ impl World {
         true
     }
 
-    /// Looks who holds what, and lets holders go on. Returns how many held something beside
-    /// another.
+    /// Checks which sets are held, and lets holders continue. Returns how many sets were held at
+    /// the same time as another.
     fn look(&mut self) -> u64 {
         let now = self.now;
         for number in 0..self.callers.len() {
@@ -368,7 +368,7 @@ impl Caller {
         }
     }
 
-    /// Takes what was won: all, or nothing.
+    /// Takes the outcome: all locks, or none.
     fn take(&mut self, seed: u64, now: Moment) {
         let ended = |id: &CallId| self.machine.call(*id).and_then(Call::ended);
         let ended: Vec<_> = self.calls.iter().map(ended).collect();

@@ -1,4 +1,4 @@
-//! What the watchdog does with answers, silence, deadlines and clocks.
+//! The watchdog: replies, silent nodes, deadlines and clocks.
 
 use super::*;
 use crate::{
@@ -36,7 +36,7 @@ fn client() -> ClientId {
     ClientId::from_random([7; 20])
 }
 
-/// A lease of this ttl that was granted at the beginning.
+/// A lease with this ttl that was granted at the start.
 fn won(name: &str, ttl_ms: u64, renewal: Renewal) -> Won {
     Won {
         name: Name::parse(name, "").unwrap(),
@@ -61,7 +61,7 @@ fn all_extended(command: &Command) -> Reply {
     Reply::ExtendedLeases(entries.iter().map(|entry| Extended::Renewed(entry.fence)).collect())
 }
 
-/// Runs the watchdog until it sends something.
+/// Advances the time until the watchdog sends something.
 fn next_batch(watchdog: &mut Watchdog) -> (BatchId, Command, Moment) {
     loop {
         let now = watchdog.poll_timeout().expect("something is due");
@@ -80,7 +80,11 @@ fn renewal_by_a_majority_extends_the_lease() {
     assert!(sent_at <= at(1_000), "after a third of the ttl: {sent_at:?}");
     let reply = all_extended(&command);
     watchdog.handle_answer(batch, 0, Some(&reply), sent_at);
-    assert_eq!(watchdog.lease(lease).unwrap().lease().valid_until(), at(3_000), "one of three");
+    assert_eq!(
+        watchdog.lease(lease).unwrap().lease().valid_until(),
+        at(3_000),
+        "one node of three"
+    );
     watchdog.handle_answer(batch, 2, Some(&reply), sent_at);
     let ends_at = sent_at.saturating_add(Duration::from_secs(3));
     assert_eq!(watchdog.lease(lease).unwrap().lease().valid_until(), ends_at);
@@ -89,7 +93,7 @@ fn renewal_by_a_majority_extends_the_lease() {
 }
 
 #[test]
-fn loss_is_reported_at_the_deadline_without_any_answer() {
+fn loss_is_reported_at_the_deadline_without_any_reply() {
     let mut watchdog = watchdog();
     let lease = watchdog.keep(won("a", 3_000, Renewal::Off), Moment::ZERO);
     assert_eq!(watchdog.poll_timeout(), Some(at(3_000)));
@@ -99,17 +103,17 @@ fn loss_is_reported_at_the_deadline_without_any_answer() {
     assert_eq!(events(&mut watchdog), [Event::Lost { lease, reason: LostReason::Expired }]);
     assert_eq!(watchdog.lose(lease, LostReason::Gone), LostReason::Expired);
     assert_eq!(events(&mut watchdog), [], "it is reported once");
-    assert!(watchdog.remove_lease(lease).is_some(), "until its guard lets go");
+    assert!(watchdog.remove_lease(lease).is_some(), "until its guard is dropped");
     assert_eq!(watchdog.poll_timeout(), None);
 }
 
 #[test]
-fn lease_that_is_not_to_be_renewed_any_more_ends() {
+fn lease_whose_renewal_is_stopped_ends() {
     let mut watchdog = watchdog();
     let lease = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);
     let (batch, command, sent_at) = next_batch(&mut watchdog);
     watchdog.set_hold(lease, Renewal::Off, Moment::from_nanos(u64::MAX));
-    // What was sent before still counts, and nothing is sent after it.
+    // An extension that was sent before still counts, and no other is sent.
     let reply = all_extended(&command);
     (0..NODES).for_each(|node| watchdog.handle_answer(batch, node, Some(&reply), sent_at));
     let ends_at = sent_at.saturating_add(Duration::from_secs(3));
@@ -123,7 +127,7 @@ fn lease_that_is_not_to_be_renewed_any_more_ends() {
 }
 
 #[test]
-fn limit_that_is_set_later_ends_the_lease_and_is_never_put_off() {
+fn later_limit_ends_the_lease_and_is_never_extended() {
     let mut watchdog = watchdog();
     let lease = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);
     watchdog.set_hold(lease, Renewal::On, at(2_000));
@@ -131,7 +135,7 @@ fn limit_that_is_set_later_ends_the_lease_and_is_never_put_off() {
     assert_eq!(watchdog.lease(lease).unwrap().lease().valid_until(), at(2_000));
     while let Some(now) = watchdog.poll_timeout() {
         watchdog.handle_timeout(WALL + Duration::from_nanos(now.as_nanos()), &patience, now);
-        assert!(watchdog.poll_transmit().is_none(), "it cannot last longer");
+        assert!(watchdog.poll_transmit().is_none(), "the limit stays");
     }
     let last = events(&mut watchdog).pop();
     assert_eq!(last, Some(Event::Lost { lease, reason: LostReason::MaxHold }));
@@ -159,18 +163,18 @@ fn silent_nodes_are_retried_in_the_time_of_the_shortest_lease() {
     watchdog.renew(&[long, short], &patience, at(1));
     let (batch, command) = watchdog.poll_transmit().unwrap();
     let Command::Extend { entries, .. } = &command else { panic!("{command:?}") };
-    assert_eq!(entries.len(), 2, "they travel together");
+    assert_eq!(entries.len(), 2, "they are sent together");
     assert_eq!(watchdog.poll_timeout(), Some(at(11)), "a tenth of the shorter ttl");
     watchdog.handle_answer(batch, 0, Some(&all_extended(&command)), at(2));
     events(&mut watchdog);
     watchdog.handle_timeout(WALL, &patience, at(11));
     let unsure = |event: &Event| matches!(event, Event::Renewed { outcome: Outcome::Unsure, .. });
     assert_eq!(events(&mut watchdog).iter().filter(|event| unsure(event)).count(), 2);
-    assert!(watchdog.poll_timeout() <= Some(at(20)), "it is tried again soon");
+    assert!(watchdog.poll_timeout() <= Some(at(20)), "it is retried soon");
 }
 
 #[test]
-fn batches_that_fail_in_part_lose_only_what_is_gone() {
+fn batch_that_fails_in_part_loses_only_the_missing_leases() {
     let mut watchdog = watchdog();
     let a = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);
     let b = watchdog.keep(won("b", 3_000, Renewal::On), Moment::ZERO);
