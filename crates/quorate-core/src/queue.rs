@@ -148,7 +148,7 @@ pub struct FencedLease {
 impl FencedLease {
     /// A lease that its holder acquired. A node that lost the key stores it again.
     #[must_use]
-    pub const fn won(fence: Fence) -> Self {
+    pub const fn acquired(fence: Fence) -> Self {
         Self { fence, may_heal: true }
     }
 
@@ -156,7 +156,7 @@ impl FencedLease {
     /// that knows its owner may have released it.
     #[must_use]
     pub fn adopted(fence: Fence) -> Self {
-        mutate!(AdoptedHeals => return Self::won(fence));
+        mutate!(AdoptedHeals => return Self::acquired(fence));
         Self { fence, may_heal: false }
     }
 
@@ -252,7 +252,7 @@ pub fn retry_release_until(now: Moment, longest: Duration) -> Moment {
     now.saturating_add(longest.saturating_mul(QUEUE_LIFETIME_TTLS))
 }
 
-/// A queue lives for this many ttls of the waiter that asked last.
+/// A queue is kept for this many ttls of the waiter that asked last.
 pub(crate) const QUEUE_LIFETIME_TTLS: u32 = 2;
 
 /// Parses digits only: Rust would accept a sign, the scripts on a server would not.

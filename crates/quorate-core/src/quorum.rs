@@ -79,7 +79,7 @@ impl Tally {
         self.granted
     }
 
-    /// The nodes that plainly refused.
+    /// The nodes that refused.
     #[must_use]
     pub const fn refused(&self) -> NodeSet {
         self.refused

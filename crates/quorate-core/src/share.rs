@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, btree_map};
 
 use crate::{command::Owner, fence::Fence};
 
-/// The holders of one lock on one node. The key lives as long as the last share. Each share ends
+/// The holders of one lock on one node. The key exists as long as its last share. Each share ends
 /// independently.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Shares(BTreeMap<Owner, Share>);

@@ -130,7 +130,7 @@ impl Engine {
     }
 
     /// Notifies the observer, if there is one.
-    pub(crate) fn tell(&self, event: &Event<'_>) {
+    pub(crate) fn notify_observer(&self, event: &Event<'_>) {
         observe::tell(self.observer.as_ref(), event);
     }
 

@@ -4,7 +4,7 @@ use super::{
     Config, Debt,
     round::{self, QuorumRound},
     waiter::Waiter,
-    watchdog::{Extending, LeaseId, Renewal, Won},
+    watchdog::{Acquired, Extending, LeaseId, Renewal},
 };
 use crate::{
     acquire,
@@ -149,14 +149,14 @@ impl Call {
     }
 
     /// The lock that it has acquired, if it has.
-    pub(super) fn won(&self, hold: Hold) -> Option<Won> {
+    pub(super) fn acquired(&self, hold: Hold) -> Option<Acquired> {
         let Hold { renewal, until: hold_until } = hold;
         let waiter = self.waiter()?;
         let Some(acquire::Outcome::Held { valid_until, fence }) = waiter.machine().outcome() else {
             return None;
         };
         let want = waiter.want();
-        Some(Won {
+        Some(Acquired {
             name: want.name.clone(),
             owner: waiter.owner().clone(),
             terms: want.terms,

@@ -62,10 +62,10 @@ impl<S: OwnerSource> Client<S> {
     ) -> Result<LeaseId, LostReason> {
         let held = self.watchdog.lease(lease).ok_or(LostReason::ShutDown)?;
         let hold = Hold { renewal: held.renewal(), until: held.lease().hold_until() };
-        let won = self.calls.get(&call).and_then(|call| call.won(hold));
-        let won = won.ok_or(LostReason::Gone)?;
+        let acquired = self.calls.get(&call).and_then(|call| call.acquired(hold));
+        let acquired = acquired.ok_or(LostReason::Gone)?;
         let was_held = self.watchdog.check(lease, now);
-        let reader = self.watchdog.keep(won, now);
+        let reader = self.watchdog.keep(acquired, now);
         if let Err(reason) = was_held {
             if let Some(call) = self.release(reader, patience, now) {
                 self.close_call(call);

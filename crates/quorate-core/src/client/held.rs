@@ -28,7 +28,7 @@ pub enum Renewal {
 
 /// A lock that was acquired, from which a lease is made.
 #[derive(Clone, Debug)]
-pub struct Won {
+pub struct Acquired {
     /// The lock.
     pub name: Name,
     /// The owner that holds it.
@@ -68,16 +68,16 @@ pub struct HeldLease {
 }
 
 impl HeldLease {
-    pub(super) fn new(won: Won) -> Self {
+    pub(super) fn new(acquired: Acquired) -> Self {
         Self {
-            name: won.name,
-            owner: won.owner,
-            fenced: won.fenced,
-            untaken: won.untaken,
-            renewal: won.renewal,
-            lease: Lease::new(won.valid_until, won.hold_until),
-            terms: won.terms,
-            longest: won.terms,
+            name: acquired.name,
+            owner: acquired.owner,
+            fenced: acquired.fenced,
+            untaken: acquired.untaken,
+            renewal: acquired.renewal,
+            lease: Lease::new(acquired.valid_until, acquired.hold_until),
+            terms: acquired.terms,
+            longest: acquired.terms,
             above: Vec::new(),
             is_extended: false,
             is_retired: false,

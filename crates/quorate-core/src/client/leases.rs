@@ -119,8 +119,8 @@ impl<S: OwnerSource> Client<S> {
 
     /// Takes the lock that a call has acquired as a lease, and renews it from now on.
     pub fn keep(&mut self, call: CallId, hold: Hold, now: Moment) -> Option<LeaseId> {
-        let won = self.calls.get(&call)?.won(hold)?;
-        Some(self.watchdog.keep(won, now))
+        let acquired = self.calls.get(&call)?.acquired(hold)?;
+        Some(self.watchdog.keep(acquired, now))
     }
 
     /// Changes how long the lease is held. An earlier limit stays.

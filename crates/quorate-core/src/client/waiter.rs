@@ -458,7 +458,7 @@ impl Want {
     pub(super) fn fenced(&self, fence: Fence) -> Option<FencedLease> {
         match &self.adopts {
             Some(adoption) => adoption.fenced,
-            None => self.dialect.has_queue().then(|| FencedLease::won(fence)),
+            None => self.dialect.has_queue().then(|| FencedLease::acquired(fence)),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use self::batch::{Batch, Entry, Settled};
-pub use super::held::{HeldLease, LeaseId, Renewal, Won};
+pub use super::held::{Acquired, HeldLease, LeaseId, Renewal};
 use super::{Config, Observer, Patience};
 use crate::{
     backoff::Jitter,
@@ -112,10 +112,10 @@ impl Watchdog {
     }
 
     /// Starts to renew a lock that was acquired.
-    pub fn keep(&mut self, won: Won, now: Moment) -> LeaseId {
+    pub fn keep(&mut self, acquired: Acquired, now: Moment) -> LeaseId {
         let lease = LeaseId(self.next_number());
-        let granted_at = won.granted_at;
-        let held = HeldLease::new(won);
+        let granted_at = acquired.granted_at;
+        let held = HeldLease::new(acquired);
         let ends_at = held.lease.valid_until();
         self.schedule.end_at(lease.0, ends_at);
         self.leases.insert(lease, held);

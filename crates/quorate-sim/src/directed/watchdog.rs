@@ -6,7 +6,7 @@ use quorate_core::{
     backoff::Jitter,
     client::{
         Config,
-        watchdog::{LeaseId, Renewal, Watchdog, Won},
+        watchdog::{Acquired, LeaseId, Renewal, Watchdog},
     },
     command::{ClientId, Command, Reply},
     fence::Fence,
@@ -75,8 +75,8 @@ fn confirmed_extension_counts() -> Result<(), String> {
 fn an_entry_is_renewed_with_the_fence_of_its_identity() -> Result<(), String> {
     let client = ClientId::from_random([0; 20]);
     let owner = Position { ticket: 1, ttl_ms: 1_000, client }.reentrant_owner(1, "x");
-    let fenced = Some(FencedLease::won(Fence::new(1)));
-    let (mut watchdog, _) = watchdog_with(|won| Won { owner, fenced, ..won });
+    let fenced = Some(FencedLease::acquired(Fence::new(1)));
+    let (mut watchdog, _) = watchdog_with(|acquired| Acquired { owner, fenced, ..acquired });
     let mut fences = Vec::new();
     while let Some(due) = watchdog.poll_timeout().filter(|_| fences.len() < 2) {
         watchdog.handle_timeout(Duration::from_nanos(due.as_nanos()), &|ttl| ttl / 10, due);
@@ -96,14 +96,14 @@ fn an_entry_is_renewed_with_the_fence_of_its_identity() -> Result<(), String> {
 }
 
 fn watchdog_with_a_lease() -> (Watchdog, LeaseId) {
-    watchdog_with(|won| won)
+    watchdog_with(|acquired| acquired)
 }
 
-fn watchdog_with(change: impl FnOnce(Won) -> Won) -> (Watchdog, LeaseId) {
+fn watchdog_with(change: impl FnOnce(Acquired) -> Acquired) -> (Watchdog, LeaseId) {
     let (client, max_ttl) = (ClientId::from_random([0; 20]), Duration::from_secs(60));
     let config = Config { client, nodes: 3, has_sessions: false, max_ttl };
     let mut watchdog = Watchdog::new(&config, Jitter::new(1));
-    let won = Won {
+    let acquired = Acquired {
         name: name(),
         owner: owner(),
         terms: terms(1_000),
@@ -114,6 +114,6 @@ fn watchdog_with(change: impl FnOnce(Won) -> Won) -> (Watchdog, LeaseId) {
         hold_until: Moment::from_nanos(u64::MAX),
         granted_at: at(0),
     };
-    let lease = watchdog.keep(change(won), at(0));
+    let lease = watchdog.keep(change(acquired), at(0));
     (watchdog, lease)
 }

@@ -248,11 +248,11 @@ impl Call {
         }
         let mut sleep = self.engine.sleep_until(until);
         poll_fn(|cx| {
-            let look = |call: &client::Call| {
+            let read = |call: &client::Call| {
                 let side_effects = call.waiter()?.machine().side_effects();
                 side_effects.are_settled().then(|| side_effects.are_none())
             };
-            match self.poll_until(cx.waker(), look) {
+            match self.poll_until(cx.waker(), read) {
                 Poll::Ready(are_none) => Poll::Ready(are_none),
                 Poll::Pending => Pin::new(&mut sleep).poll(cx).map(|()| false),
             }
@@ -264,10 +264,10 @@ impl Call {
     fn poll_until<T>(
         &self,
         waker: &Waker,
-        look: impl FnOnce(&client::Call) -> Option<T>,
+        read: impl FnOnce(&client::Call) -> Option<T>,
     ) -> Poll<T> {
         let mut shared = self.engine.lock();
-        if let Some(seen) = shared.machine.call(self.id).and_then(look) {
+        if let Some(seen) = shared.machine.call(self.id).and_then(read) {
             return Poll::Ready(seen);
         }
         let before = shared.listen(self.id, waker);
@@ -351,7 +351,7 @@ impl Record {
     /// Creates the record of a call and notifies the observer of its start.
     fn start(engine: &Engine, action: Action, name: Name, kind: LockKind) -> Box<Self> {
         let round = engine.next_round();
-        engine.tell(&Event::Started { round, action, name: name.as_str(), kind });
+        engine.notify_observer(&Event::Started { round, action, name: name.as_str(), kind });
         Box::new(Self {
             action,
             name,

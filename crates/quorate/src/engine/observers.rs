@@ -50,19 +50,19 @@ impl Notice {
             Self::Answered { round, action, node, answer, took } => {
                 let (round, action, took) = (*round, *action, *took);
                 let node = engine.nodes[*node].label();
-                engine.tell(&Event::Answered { round, action, node, answer, took });
+                engine.notify_observer(&Event::Answered { round, action, node, answer, took });
             }
             Self::Ended { round, action, name, kind, outcome, took } => {
                 let (round, action, kind) = (*round, *action, *kind);
                 let (name, outcome, took) = (name.as_str(), *outcome, *took);
-                engine.tell(&Event::Ended { round, action, name, kind, outcome, took });
+                engine.notify_observer(&Event::Ended { round, action, name, kind, outcome, took });
             }
             Self::WaitStarted { name, kind } => {
-                engine.tell(&Event::WaitStarted { name: name.as_str(), kind: *kind });
+                engine.notify_observer(&Event::WaitStarted { name: name.as_str(), kind: *kind });
             }
             Self::WaitEnded { name, kind, waited } => {
                 let (name, kind, waited) = (name.as_str(), *kind, *waited);
-                engine.tell(&Event::WaitEnded { name, kind, waited });
+                engine.notify_observer(&Event::WaitEnded { name, kind, waited });
             }
             Self::Lease { name, kind, event } => send_lease(engine, name.as_str(), *kind, *event),
         }
@@ -78,9 +78,11 @@ fn send_lease(engine: &Engine, name: &str, kind: LockKind, event: watchdog::Even
                 renew::Outcome::Unsure => Outcome::NoQuorum,
                 renew::Outcome::Gone | renew::Outcome::TooLate => Outcome::Gone,
             };
-            engine.tell(&Event::Renewed { name, kind, outcome, margin });
+            engine.notify_observer(&Event::Renewed { name, kind, outcome, margin });
         }
-        watchdog::Event::AtRisk { .. } => engine.tell(&Event::AtRisk { name, kind }),
-        watchdog::Event::Lost { reason, .. } => engine.tell(&Event::Lost { name, kind, reason }),
+        watchdog::Event::AtRisk { .. } => engine.notify_observer(&Event::AtRisk { name, kind }),
+        watchdog::Event::Lost { reason, .. } => {
+            engine.notify_observer(&Event::Lost { name, kind, reason })
+        }
     }
 }

@@ -25,12 +25,12 @@ use crate::{
 
 /// The holder that most nodes report, if any node replies within `patience`.
 pub(crate) async fn survey(engine: &Engine, name: &Name, patience: Duration) -> Option<Holder> {
-    let look = Command::ReadKey { name: name.clone() };
+    let read_key = Command::ReadKey { name: name.clone() };
     let read = |reply| match reply {
         Reply::Key(observation) => Some(observation),
         _ => None,
     };
-    let answers = ask(engine, of_all(engine, &look).collect(), patience, read).await;
+    let answers = ask(engine, of_all(engine, &read_key).collect(), patience, read).await;
     let observations: Vec<KeyObservation> = answers.into_iter().flatten().flatten().collect();
     let observation = most_seen(observations.iter(), |seen| &seen.value)?;
     let identity = Identity::of(&observation.value);

@@ -60,7 +60,7 @@ impl Guard {
     /// The guard of what the call has won.
     pub(crate) fn new(client: Arc<Inner>, call: Call, hold: Hold) -> Self {
         let held = call.keep(hold).expect("its outcome says so");
-        client.engine.tell(&Event::Held { name: held.name.as_str(), kind: held.kind });
+        client.engine.notify_observer(&Event::Held { name: held.name.as_str(), kind: held.kind });
         Self { client, held, call, is_over: false }
     }
 

@@ -268,7 +268,7 @@ fn refused_waiter_never_gives_up() {
     for _ in 0..100 {
         let call = NodeCall { incarnation: fixture.attempt.incarnation, action: ASK };
         fixture.attempt.handle_vote(0, call, now, Vote::Refuse, now);
-        now = fixture.attempt.waits_until().expect("it goes on");
+        now = fixture.attempt.waits_until().expect("it continues");
         fixture.timeout(now);
     }
     assert!(now > at(1_000) && fixture.released.is_empty());

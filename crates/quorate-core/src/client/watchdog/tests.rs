@@ -37,12 +37,12 @@ fn client() -> ClientId {
 }
 
 /// A lease with this ttl that was granted at the start.
-fn won(name: &str, ttl_ms: u64, renewal: Renewal) -> Won {
-    Won {
+fn acquired(name: &str, ttl_ms: u64, renewal: Renewal) -> Acquired {
+    Acquired {
         name: Name::parse(name, "").unwrap(),
         owner: Owner::new(&client(), ttl_ms, "me"),
         terms: terms(ttl_ms),
-        fenced: Some(FencedLease::won(Fence::new(1))),
+        fenced: Some(FencedLease::acquired(Fence::new(1))),
         untaken: NodeSet::EMPTY,
         renewal,
         valid_until: at(ttl_ms),
@@ -75,7 +75,7 @@ fn next_batch(watchdog: &mut Watchdog) -> (BatchId, Command, Moment) {
 #[test]
 fn renewal_by_a_majority_extends_the_lease() {
     let mut watchdog = watchdog();
-    let lease = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);
+    let lease = watchdog.keep(acquired("a", 3_000, Renewal::On), Moment::ZERO);
     let (batch, command, sent_at) = next_batch(&mut watchdog);
     assert!(sent_at <= at(1_000), "after a third of the ttl: {sent_at:?}");
     let reply = all_extended(&command);
@@ -95,7 +95,7 @@ fn renewal_by_a_majority_extends_the_lease() {
 #[test]
 fn loss_is_reported_at_the_deadline_without_any_reply() {
     let mut watchdog = watchdog();
-    let lease = watchdog.keep(won("a", 3_000, Renewal::Off), Moment::ZERO);
+    let lease = watchdog.keep(acquired("a", 3_000, Renewal::Off), Moment::ZERO);
     assert_eq!(watchdog.poll_timeout(), Some(at(3_000)));
     watchdog.handle_timeout(WALL, &patience, at(2_999));
     assert_eq!(events(&mut watchdog), []);
@@ -110,7 +110,7 @@ fn loss_is_reported_at_the_deadline_without_any_reply() {
 #[test]
 fn lease_whose_renewal_is_stopped_ends() {
     let mut watchdog = watchdog();
-    let lease = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);
+    let lease = watchdog.keep(acquired("a", 3_000, Renewal::On), Moment::ZERO);
     let (batch, command, sent_at) = next_batch(&mut watchdog);
     watchdog.set_hold(lease, Renewal::Off, Moment::from_nanos(u64::MAX));
     // An extension that was sent before still counts, and no other is sent.
@@ -129,7 +129,7 @@ fn lease_whose_renewal_is_stopped_ends() {
 #[test]
 fn later_limit_ends_the_lease_and_is_never_extended() {
     let mut watchdog = watchdog();
-    let lease = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);
+    let lease = watchdog.keep(acquired("a", 3_000, Renewal::On), Moment::ZERO);
     watchdog.set_hold(lease, Renewal::On, at(2_000));
     watchdog.set_hold(lease, Renewal::On, at(9_000));
     assert_eq!(watchdog.lease(lease).unwrap().lease().valid_until(), at(2_000));
@@ -147,7 +147,7 @@ fn later_limit_ends_the_lease_and_is_never_extended() {
 #[test]
 fn expired_lease_is_never_revived() {
     let mut watchdog = watchdog();
-    let lease = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);
+    let lease = watchdog.keep(acquired("a", 3_000, Renewal::On), Moment::ZERO);
     let (batch, command, _) = next_batch(&mut watchdog);
     assert_eq!(watchdog.check(lease, at(3_000)), Err(LostReason::Expired));
     let reply = all_extended(&command);
@@ -158,8 +158,8 @@ fn expired_lease_is_never_revived() {
 #[test]
 fn silent_nodes_are_retried_in_the_time_of_the_shortest_lease() {
     let mut watchdog = watchdog();
-    let long = watchdog.keep(won("long", 60_000, Renewal::On), Moment::ZERO);
-    let short = watchdog.keep(won("short", 100, Renewal::On), Moment::ZERO);
+    let long = watchdog.keep(acquired("long", 60_000, Renewal::On), Moment::ZERO);
+    let short = watchdog.keep(acquired("short", 100, Renewal::On), Moment::ZERO);
     watchdog.renew(&[long, short], &patience, at(1));
     let (batch, command) = watchdog.poll_transmit().unwrap();
     let Command::Extend { entries, .. } = &command else { panic!("{command:?}") };
@@ -176,8 +176,8 @@ fn silent_nodes_are_retried_in_the_time_of_the_shortest_lease() {
 #[test]
 fn batch_that_fails_in_part_loses_only_the_missing_leases() {
     let mut watchdog = watchdog();
-    let a = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);
-    let b = watchdog.keep(won("b", 3_000, Renewal::On), Moment::ZERO);
+    let a = watchdog.keep(acquired("a", 3_000, Renewal::On), Moment::ZERO);
+    let b = watchdog.keep(acquired("b", 3_000, Renewal::On), Moment::ZERO);
     watchdog.renew(&[a, b], &patience, at(1));
     let (batch, _) = watchdog.poll_transmit().unwrap();
     let fates = [Extended::Renewed(Fence::new(1)), Extended::Refused(Fence::new(2))];
@@ -193,7 +193,7 @@ fn batch_that_fails_in_part_loses_only_the_missing_leases() {
 #[test]
 fn retired_lease_is_not_extended() {
     let mut watchdog = watchdog();
-    let lease = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);
+    let lease = watchdog.keep(acquired("a", 3_000, Renewal::On), Moment::ZERO);
     assert!(!watchdog.retire_unextended(lease, at(2_000)), "less than half of it is left");
     assert!(watchdog.retire_unextended(lease, at(1)));
     watchdog.renew(&[lease], &patience, at(1));
@@ -205,7 +205,7 @@ fn retired_lease_is_not_extended() {
 #[test]
 fn shorter_extension_counts_when_it_is_sent() {
     let mut watchdog = watchdog();
-    let lease = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);
+    let lease = watchdog.keep(acquired("a", 3_000, Renewal::On), Moment::ZERO);
     let extending = watchdog.begin_extension(lease, terms(500), at(100)).unwrap();
     assert_eq!(extending.held_until, at(600));
     assert_eq!(events(&mut watchdog), [Event::Valid { lease, until: at(600) }]);
@@ -215,8 +215,8 @@ fn shorter_extension_counts_when_it_is_sent() {
 #[test]
 fn clock_jump_renews_every_lease_and_ends_none() {
     let mut watchdog = watchdog();
-    let rare = watchdog.keep(won("rare", 60_000, Renewal::On), Moment::ZERO);
-    let often = watchdog.keep(won("often", 3_000, Renewal::On), Moment::ZERO);
+    let rare = watchdog.keep(acquired("rare", 60_000, Renewal::On), Moment::ZERO);
+    let often = watchdog.keep(acquired("often", 3_000, Renewal::On), Moment::ZERO);
     let (batch, command, sent_at) = next_batch(&mut watchdog);
     let reply = all_extended(&command);
     (0..NODES).for_each(|node| watchdog.handle_answer(batch, node, Some(&reply), sent_at));

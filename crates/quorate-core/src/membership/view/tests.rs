@@ -306,7 +306,7 @@ fn a_copy_of_a_node_without_a_set_gets_a_name_of_its_own() {
 }
 
 #[test]
-fn a_node_of_another_set_is_refused() {
+fn a_node_of_another_set_is_rejected() {
     let (mut fixture, mut view) = Fixture::founded(3);
     let (other, _) = Fixture::founded(3);
     fixture.next += 1_000;
@@ -379,9 +379,9 @@ mod changes;
 mod durable;
 mod read_only;
 
-/// Two clients with different terms may found a set at the same time.
+/// Two clients with different settings may found a set at the same time.
 #[test]
-fn a_node_with_other_terms_is_refused() {
+fn a_node_with_another_max_ttl_is_rejected() {
     let (mut fixture, mut view) = Fixture::founded(3);
     let info = fixture.info(2);
     let other = AgreedConfig { max_ttl_ms: 2 * TTL, ..info.config.clone().expect("founded") };
@@ -394,9 +394,10 @@ fn a_node_with_other_terms_is_refused() {
     assert_eq!(view.check_terms(), Ok(()));
 }
 
-/// All sessions lapse then, but one that begins just after would hide it from everybody.
+/// All sessions expire with such a step, but a session that begins just after it would hide the
+/// step.
 #[test]
-fn a_clock_that_is_set_after_the_handshake_gives_no_session() {
+fn a_step_of_the_clock_after_the_handshake_prevents_the_session() {
     let (mut fixture, _) = Fixture::founded(3);
     let handshake = fixture.handshake();
     let info = fixture.handshake_with(0, handshake);
@@ -412,9 +413,9 @@ fn a_clock_that_is_set_after_the_handshake_gives_no_session() {
     assert!(matches!(fixture.apply(0, &attach), command::Reply::Attached { .. }));
 }
 
-/// The clock of the client that found it so was an hour ahead.
+/// The clock of the client that began the quarantine was an hour ahead.
 #[test]
-fn a_quarantine_is_not_as_long_as_a_clock_was_ahead() {
+fn a_clients_clock_that_was_ahead_does_not_prolong_a_quarantine() {
     let (mut fixture, mut view) = Fixture::founded(3);
     fixture.stores[1].clear();
     let now_ms = fixture.now_ms;

@@ -94,7 +94,7 @@ fn extension_keeps_the_fence() -> Result<(), String> {
     let fence = a.win(&mut fixture, &ALL, 1)?;
     for ms in [50, 13 * HOUR_MS, FENCE_LIFETIME_MS - HOUR_MS] {
         a.attach(&mut fixture, ms);
-        let entry = FencedLease::won(fence).extend(name(), a.owner(), 14 * HOUR_MS);
+        let entry = FencedLease::acquired(fence).extend(name(), a.owner(), 14 * HOUR_MS);
         ALL.into_iter().for_each(|node| _ = a.extend(&mut fixture, node, &entry, ms));
     }
     fixture.release(&ALL, &a.owner(), FENCE_LIFETIME_MS + 1);

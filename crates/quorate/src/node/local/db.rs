@@ -324,9 +324,9 @@ impl Tx<'_> {
         before: &LockState,
         after: &LockState,
     ) -> Result<(), Fault> {
-        let nobody = BTreeSet::new();
-        let old = before.queue.as_ref().map_or(&nobody, |queue| &queue.value);
-        let new = after.queue.as_ref().map_or(&nobody, |queue| &queue.value);
+        let none = BTreeSet::new();
+        let old = before.queue.as_ref().map_or(&none, |queue| &queue.value);
+        let new = after.queue.as_ref().map_or(&none, |queue| &queue.value);
         for (ticket, owner) in old.difference(new) {
             let gone = params![name.as_str(), ticket.cast_signed(), owner.as_bytes()];
             let sql = "DELETE FROM waiting WHERE name = ?1 AND ticket = ?2 AND owner = ?3";
@@ -367,8 +367,8 @@ impl Tx<'_> {
             let ticket_max = number(2)?.unwrap_or_default();
             let ends_at_ms = number(3)?;
             let session = session.as_deref().and_then(Session::parse);
-            let spoken = |session| SessionRecord { session, ticket_min, ticket_max };
-            let session = session.map(|it| Kept { value: spoken(it), ends_at_ms });
+            let record = |session| SessionRecord { session, ticket_min, ticket_max };
+            let session = session.map(|it| Kept { value: record(it), ends_at_ms });
             let who: Option<Box<str>> = row.get(4)?;
             let ends_at_ms = number(5)?;
             Ok(ClientState { session, who: who.map(|value| Kept { value, ends_at_ms }) })
@@ -382,12 +382,12 @@ impl Tx<'_> {
         if session.is_none() && who.is_none() {
             return self.execute("DELETE FROM clients WHERE client = ?1", [client.to_string()]);
         }
-        let spoken = session.as_ref().map(|session| session.value);
+        let record = session.as_ref().map(|session| session.value);
         let row = params![
             client.to_string(),
-            spoken.map(|it| it.session.to_string()),
-            spoken.map(|it| signed(it.ticket_min)),
-            spoken.map(|it| signed(it.ticket_max)),
+            record.map(|it| it.session.to_string()),
+            record.map(|it| signed(it.ticket_min)),
+            record.map(|it| signed(it.ticket_max)),
             end(session.as_ref()),
             who.as_ref().map(|who| &who.value),
             end(who.as_ref()),

@@ -52,7 +52,7 @@ struct Local {
     notifier: Notifier,
     names: Vec<Name>,
     receivers: Vec<(ClientId, Option<Receiver>)>,
-    heard: Vec<Push>,
+    received: Vec<Push>,
     batches: u64,
     // Dropped last.
     _folder: tempfile::TempDir,
@@ -68,7 +68,7 @@ impl Local {
             notifier: Notifier::new(folder.sockets().unwrap()).unwrap(),
             names,
             receivers: clients.into_iter().map(|client| (client, None)).collect(),
-            heard: Vec::new(),
+            received: Vec::new(),
             batches: 0,
             _folder: temporary,
         }
@@ -115,18 +115,18 @@ impl Local {
                 let (_, receiver) = self.receivers.iter_mut().find(|(it, _)| it == client).unwrap();
                 *receiver = None;
             }
-            pushes.iter().for_each(|push| self.tell(push));
+            pushes.iter().for_each(|push| self.send(push));
         }
         replies
     }
 
     /// Received immediately: the kernel keeps few messages for a socket that is not read.
-    fn tell(&mut self, push: &Push) {
+    fn send(&mut self, push: &Push) {
         self.notifier.send(push);
         let receivers = self.receivers.iter().filter(|(client, _)| *client == push.client);
         for receiver in receivers.filter_map(|(_, receiver)| receiver.as_ref()) {
             match receiver.receive(&mut [0; PUSH_LEN_MAX]) {
-                Some(Incoming::Push(push)) => self.heard.push(push),
+                Some(Incoming::Push(push)) => self.received.push(push),
                 Some(Incoming::Alarm) => panic!("the files are not replaced in this test"),
                 None => {}
             }

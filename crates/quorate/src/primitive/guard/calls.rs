@@ -70,7 +70,7 @@ impl Guard {
         }
         let held_for = engine.now().saturating_since(self.held.acquired_at);
         let (name, kind) = (self.held.name.as_str(), self.held.kind);
-        engine.tell(&Event::LetGo { name, kind, held_for });
+        engine.notify_observer(&Event::LetGo { name, kind, held_for });
     }
 
     /// The loss, as it was told first.

@@ -42,7 +42,7 @@ impl Guard {
         let held = call.keep_reader(&self.held);
         let held = held.map_err(|reason| Lost::new(&self.held.name, reason))?;
         self.tell_end();
-        client.engine.tell(&Event::Held { name: held.name.as_str(), kind: held.kind });
+        client.engine.notify_observer(&Event::Held { name: held.name.as_str(), kind: held.kind });
         let reader = Self { client: client.clone(), held, call, is_over: false };
         // A shutdown meanwhile did not see this guard, or has given the lock back already.
         if client.is_closed() {

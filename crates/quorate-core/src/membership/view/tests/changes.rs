@@ -3,11 +3,11 @@
 use super::*;
 
 /// Nodes 0, 1 and 2, of which 2 is replaced by 3, and 4, which is new as well.
-fn swapped(told: &[usize]) -> (Fixture, AgreedConfig) {
+fn swapped(changed: &[usize]) -> (Fixture, AgreedConfig) {
     let (mut fixture, _) = Fixture::founded(3);
     fixture.stores.extend([Store::new(), Store::new()]);
     let config = fixture.config(2, &[0, 1, 3]);
-    for node in told {
+    for node in changed {
         assert_eq!(fixture.change(*node, &config), Some(Reply::Changed));
     }
     (fixture, config)

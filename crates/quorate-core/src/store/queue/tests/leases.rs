@@ -83,7 +83,7 @@ fn adopted_lease_never_heals() {
     let refused = Reply::ExtendedLeases([Extended::Refused(Fence::ZERO)].into());
     let renewed = Reply::ExtendedLeases([Extended::Renewed(fence(5))].into());
     assert_eq!(extend(FencedLease::adopted(fence(5)), 0), refused);
-    assert_eq!(extend(FencedLease::won(fence(5)), 1), renewed);
+    assert_eq!(extend(FencedLease::acquired(fence(5)), 1), renewed);
     assert_eq!(extend(FencedLease::adopted(fence(5)), 2), renewed, "the key exists");
     assert_eq!(FencedLease::adopted(fence(5)).fence(), fence(5));
 }

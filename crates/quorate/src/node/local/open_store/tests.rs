@@ -136,8 +136,9 @@ fn a_failed_transaction_changes_nothing() {
         Err::<(), _>(Fault::new(Path::new("here"), "no"))
     });
     assert_eq!(failed.unwrap_err().to_string(), "here: no");
-    let look = Command::ReadKey { name: name() };
-    let seen = open_store.transact(|transaction, now| transaction.run(now, &look)).unwrap().value;
+    let read_key = Command::ReadKey { name: name() };
+    let seen =
+        open_store.transact(|transaction, now| transaction.run(now, &read_key)).unwrap().value;
     assert_eq!(seen, Reply::Key(None));
 }
 
