@@ -39,7 +39,7 @@ pub(super) fn miss() -> Outcome {
     fs::create_dir(&sealed)?;
     fs::set_permissions(&sealed, Permissions::from_mode(0o500))?;
     refused(&sealed, "it cannot be opened: Permission denied")?;
-    refused(&sealed.join("below"), "give this user the right to write there")?;
+    refused(&sealed.join("below"), "give this user permission to write there")?;
 
     let used = own.path().join("used");
     drop(client(&used, PATIENCE));
