@@ -1,5 +1,6 @@
-//! The bare limit of a hand-off: a list in the server, a release that grants the next one and tells
-//! it on a channel, and one thread that does nothing else. No leases to renew, no fences, no undo.
+//! The bare limit of a hand-off: a list in the server, a release that grants the lock to the next
+//! waiter and notifies it on a channel, and one thread that does nothing else. No leases to renew,
+//! no fences, no undo.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
@@ -10,7 +11,7 @@ use std::{
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// One thread that plays all who want the lock.
+/// One thread that acts for all waiters.
 pub(crate) struct Direct {
     nodes: Vec<Node>,
     quorum: usize,
@@ -20,7 +21,7 @@ pub(crate) struct Direct {
 struct Node {
     stream: TcpStream,
     bytes: Vec<u8>,
-    /// How many grants it has told.
+    /// How many grants it has reported.
     grants: u64,
     /// The digests of the scripts.
     acquire: String,
@@ -33,7 +34,7 @@ impl Direct {
         Self { quorum: nodes.len() / 2 + 1, nodes, waiters }
     }
 
-    /// Hands the lock round and round for a while.
+    /// Hands the lock from waiter to waiter for a while.
     pub(crate) fn hand_offs_per_second(&mut self, time: Duration, hold: impl Fn()) -> f64 {
         self.nodes.iter_mut().for_each(|node| node.begin(self.waiters));
         let (started, mut holder, mut count) = (Instant::now(), 0, 0_u64);
@@ -45,7 +46,7 @@ impl Direct {
             holder = (holder + 1) % self.waiters;
         }
         let rate = count as f64 / started.elapsed().as_secs_f64();
-        // Those who come late must not be taken for grants of the next time.
+        // Late messages must not count as grants of the next round.
         self.quorum = self.nodes.len();
         self.wait_for_grants(count);
         self.quorum = self.nodes.len() / 2 + 1;
@@ -82,7 +83,7 @@ impl Node {
         node
     }
 
-    /// Leaves a script at the server, and returns its digest.
+    /// Loads a script into the server, and returns its digest.
     fn load(&mut self, script: &str) -> String {
         self.write(&[&["SCRIPT", "LOAD", script]]);
         let mut reply = [0; "$40\r\n".len() + 40 + "\r\n".len()];
@@ -90,7 +91,7 @@ impl Node {
         String::from_utf8_lossy(&reply[5..45]).into_owned()
     }
 
-    /// The first one has the lock, the others stand in line.
+    /// The first waiter gets the lock, the others are queued.
     fn begin(&mut self, waiters: usize) {
         self.write(&[&["DEL", "bench:direct", "bench:queue"]]);
         let acquire = self.acquire.clone();
@@ -100,7 +101,7 @@ impl Node {
         self.grants = 0;
     }
 
-    /// The holder gives the lock back, and stands in line again.
+    /// The holder releases the lock, and is queued again.
     fn pass_on(&mut self, holder: usize) {
         let holder = holder.to_string();
         let (acquire, release) = (self.acquire.clone(), self.release.clone());
@@ -124,7 +125,7 @@ impl Node {
         }
     }
 
-    /// Counts the messages; all else is of no interest.
+    /// Counts the messages.
     fn read(&mut self) {
         let mut buffer = [0; 4096];
         loop {

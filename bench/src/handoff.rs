@@ -1,4 +1,4 @@
-//! One lock, many who want it: hand-offs per second beside the bare limit, how even the shares are,
+//! One lock with many waiters: hand-offs per second beside the bare limit, how even the shares are,
 //! and what a hand-off costs the servers.
 
 use std::{
@@ -16,10 +16,10 @@ use crate::{
     table::{line, median, ratio},
 };
 
-/// Compares at each of these numbers of nodes, with 16 and 64 who want the lock; at one, three and
-/// five if none is given.
+/// Compares at each of these numbers of nodes, with 16 and 64 waiters; at one, three and five
+/// if none is given.
 pub(crate) async fn run(quick: bool, nodes: &[usize]) {
-    // Long enough that everybody comes round many times.
+    // Long enough that every waiter gets the lock many times.
     let plan = match quick {
         true => Plan { rounds: 3, time: Duration::from_millis(500) },
         false => Plan { rounds: 7, time: Duration::from_secs(2) },
@@ -76,8 +76,8 @@ struct Counts {
     took: Duration,
 }
 
-/// Every task wants the lock again and again. The time ends with everybody still in line, so that
-/// nobody gets more because others have stopped.
+/// Every task acquires the lock again and again. When the time ends all tasks still wait, so that
+/// none gets more because others have stopped.
 async fn contend(client: &Client, waiters: usize, time: Duration) -> Counts {
     let held = Rc::new(RefCell::new(vec![0_u64; waiters]));
     let started = Instant::now();
@@ -94,7 +94,7 @@ async fn contend(client: &Client, waiters: usize, time: Duration) -> Counts {
             })
         })
         .collect();
-    // The holder blocks this thread, as it does in the bare limit; nobody else has anything to do.
+    // The holder blocks this thread, as in the bare limit; no other task has work to do.
     tokio::time::sleep(time).await;
     let (took, counted) = (started.elapsed(), held.borrow().clone());
     for task in &tasks {

@@ -93,8 +93,8 @@ impl Bench {
             ("acquire", first),
             ("release", released),
             ("extend", extended),
-            ("acquire, and wait in line", queued),
-            ("release, and hand on", handed_on),
+            ("acquire, queued", queued),
+            ("release with hand-off", handed_on),
         ]
     }
 

@@ -58,7 +58,7 @@ fn row(nodes: usize, what: &str, beside: &str, ours: &[f64], theirs: &[f64]) {
     line(&format!("| {nodes} | {what} | {beside} | {rate:.0} | {ratio} |"));
 }
 
-/// One caller that nobody is in the way of: pairs of lock and release per second.
+/// One caller without contention: pairs of lock and release per second.
 async fn alone(mutex: &Mutex, plan: &Plan) -> f64 {
     let pairs = pairs_per_second(1, plan.time, |_| {
         let mutex = mutex.clone();
@@ -70,8 +70,8 @@ async fn alone(mutex: &Mutex, plan: &Plan) -> f64 {
     pairs.await
 }
 
-/// For so long a lock or a permit is held, where it is not released at once.
+/// How long a lock or a permit is held, where it is not released at once.
 const HOLD: Duration = Duration::from_millis(5);
 
-/// Where the machine has other work, a server may get no time for longer than the usual one.
+/// Longer than usual: on a busy machine a server may get no time for a while.
 const VOTE_TIMEOUT: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! Many who wait and get nothing: what that costs in connections, commands and memory.
+//! Many waiters that never get their lock: what they cost in connections, commands and memory.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ async fn wait(servers: &[Server], waiters: usize, locks: usize, seconds: u64) {
     wait_until_attached(&holder).await;
     let mut guards = Vec::new();
     for lock in 0..locks {
-        // Long leases without renewals, so that all that is seen comes from those who wait.
+        // Long leases without renewals, so that only waiters cause commands.
         let mutex = holder.mutex(format!("bench:{lock}")).ttl(Duration::from_secs(60)).no_renew();
         guards.push(mutex.lock().await.expect("servers answer"));
     }
@@ -39,7 +39,7 @@ async fn wait(servers: &[Server], waiters: usize, locks: usize, seconds: u64) {
             tokio::task::spawn_local(async move { drop(mutex.lock().await) })
         })
         .collect();
-    while in_line(first, locks) < waiters {
+    while queued(first, locks) < waiters {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let (client_kib, server_bytes) =
@@ -64,15 +64,15 @@ async fn wait(servers: &[Server], waiters: usize, locks: usize, seconds: u64) {
     let _ = client.shutdown(Duration::from_secs(10)).await;
 }
 
-/// A majority is enough to go on, but here every node is looked at.
+/// A majority would be enough, but this benchmark counts on every node.
 async fn wait_until_attached(client: &Client) {
     while client.node_status().iter().any(|node| node.answer != NodeAnswer::Attached) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// How many stand in line at a server, for all locks together.
-fn in_line(server: &Server, locks: usize) -> usize {
+/// How many waiters are queued on a server, for all locks together.
+fn queued(server: &Server, locks: usize) -> usize {
     let mut connection = server.connection();
     let mut pipe = redis::pipe();
     for lock in 0..locks {

@@ -1,4 +1,4 @@
-//! Many callers that want the same, again and again.
+//! Many callers that acquire the same, again and again.
 
 use std::{
     cell::Cell,
@@ -48,7 +48,7 @@ where
     rate
 }
 
-/// How that is said in a row.
+/// The description in a row.
 pub(super) fn held(hold: Duration) -> String {
     if hold.is_zero() {
         "released at once".to_owned()

@@ -22,7 +22,7 @@ pub(super) async fn compare(client: &Client, nodes: usize, plan: &Plan) {
             let jobs = jobs.clone();
             async move || {
                 let mut guards = Vec::new();
-                // Nobody else wants any, so this waits for nobody.
+                // There is no other caller, so this never waits.
                 for _ in 0..WANTED {
                     guards.push(jobs.acquire().await.expect("servers answer"));
                 }

@@ -1,5 +1,6 @@
 //! Schedules that random seeds do not reach, step by step over the core's machines.
 
+mod batch;
 mod fixture;
 mod full;
 mod quarantine;
@@ -33,6 +34,7 @@ pub type Schedule = fn() -> Result<(), String>;
 pub(crate) fn schedules() -> impl Iterator<Item = (Mutant, Schedule)> {
     let lists = [
         SCHEDULES,
+        batch::SCHEDULES,
         queue::SCHEDULES,
         queue::leases::SCHEDULES,
         shares::SCHEDULES,

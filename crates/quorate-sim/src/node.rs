@@ -32,7 +32,7 @@ pub(crate) struct Node {
     /// An extension has created a key.
     pub(crate) has_revived: bool,
     /// It has stored a new owner although it was full.
-    pub(crate) has_hoarded: bool,
+    pub(crate) has_grown: bool,
     /// A read-only command has changed it.
     pub(crate) has_changed: bool,
     pub(crate) memory: Memory,
@@ -56,7 +56,7 @@ impl Node {
             failing: 0,
             fulls: 0,
             has_revived: false,
-            has_hoarded: false,
+            has_grown: false,
             has_changed: false,
             memory: Memory::default(),
             is_stepped: false,
@@ -93,7 +93,7 @@ impl Node {
         let reply = self.store.apply(time, command);
         self.has_changed |= before.is_some_and(|before| before != self.store);
         self.has_revived |= self.kept(time, command) > kept;
-        self.has_hoarded |= most.is_some_and(|most| self.store.owners(time) > most);
+        self.has_grown |= most.is_some_and(|most| self.store.owners(time) > most);
         reply
     }
 

@@ -29,14 +29,14 @@ mod without;
 
 pub use self::without::Without;
 
-/// What everybody in a run can touch.
+/// The shared state of a run.
 #[derive(Debug)]
 pub(crate) struct Env {
     pub(crate) settings: Settings,
     pub(crate) now: Nanos,
     pub(crate) queue: Queue,
     pub(crate) net: Net,
-    /// All servers, nodes or not.
+    /// All servers, including spare ones.
     pub(crate) nodes: Vec<Node>,
     pub(crate) dice: Dice,
     pub(crate) locks: Vec<Name>,
@@ -45,77 +45,77 @@ pub(crate) struct Env {
     pub(crate) count: Counts,
     /// The clients that run, as bits.
     pub(crate) running: u32,
-    /// By client: a lock that was left to it.
+    /// By client: a lease that was detached for it.
     pub(crate) detached_leases: Vec<Option<Handover>>,
-    /// Who stood in the queues of nodes that are full now.
+    /// The waiters in the queues of nodes when these became full.
     pub(crate) queued: Vec<full::Queued>,
-    /// Owners whose keys nobody frees.
+    /// Owners whose keys no client releases.
     pub(crate) excused: Vec<Owner>,
-    /// A client that is cut off from the majority for good: it waits in vain.
+    /// A client that is cut off from the majority for good, and gets no lock.
     pub(crate) cut_off: Option<usize>,
-    /// The ids of clients that died: nobody frees their keys either.
+    /// The ids of crashed clients, which do not release their keys either.
     pub(crate) dead: Vec<String>,
-    /// By client or operator: until when it and each node do not hear each other.
+    /// By client or operator: until when messages between it and each node are delayed.
     pub(crate) apart: Vec<Vec<Nanos>>,
     /// Messages may be very late now.
     pub(crate) is_rough: bool,
-    /// A deliberate bug: the clients' clocks do not count the time in which they stand still.
+    /// A deliberate bug: the clients' clocks stop while the clients are paused.
     pub(crate) is_clock_stopping: bool,
 }
 
-/// A lock that was left to another client.
+/// A lease that was detached for another client.
 #[derive(Clone, Debug)]
 pub(crate) struct Handover {
     pub(crate) lock: usize,
     pub(crate) owner: Owner,
-    /// As whom it was held.
+    /// The owner under which it was held.
     pub(crate) held_by: Owner,
-    /// In the default mode.
+    /// Its fence, in the default mode.
     pub(crate) fence: Option<Fence>,
 }
 
 /// What happened in a run, in numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Things that happened.
+    /// Events.
     pub events: u64,
-    /// Rounds of asking for a lock.
+    /// Requests for a lock.
     pub attempts: u64,
     /// Locks that were won.
     pub acquisitions: u64,
-    /// Those of them that are shared with others who may come.
+    /// Locks that were won by readers.
     pub shared: u64,
-    /// And those that joined others who held the lock already.
+    /// Readers that joined other readers.
     pub joined: u64,
     /// Entries of a reentrant lock that joined others of their identity.
     pub nested: u64,
-    /// Leases of the default mode that were taken over from another.
+    /// Leases of the default mode that were adopted.
     pub adopted: u64,
     /// Holders that asked to become readers.
     pub downgrades: u64,
-    /// Locks that were won alone, with others who share it in line behind.
+    /// Locks that a writer won while readers waited.
     pub writers_first: u64,
     /// Renewals that a majority confirmed.
     pub renewals: u64,
-    /// Losses that were told.
+    /// Losses that were reported.
     pub losses: u64,
     /// Batches that nodes answered.
     pub batches: u64,
-    /// Those of them that failed in part.
+    /// Batches that failed partially.
     pub split_batches: u64,
-    /// Nodes that forgot what they had granted, where they are guarded.
+    /// How often a node with quarantine forgot its grants.
     pub forgettings: u64,
-    /// Nodes that began to doubt themselves.
+    /// Quarantines that began.
     pub doubts: u64,
-    /// Those which had no reason to.
+    /// Quarantines without a reason.
     pub false_doubts: u64,
-    /// Clients that met a node which does not vote yet.
+    /// Handshakes with a node that does not vote yet.
     pub waits: u64,
-    /// How often an operator had to empty a node that was founded apart from the others.
+    /// How often an operator had to empty a node of a second set.
     pub emptied: u64,
-    /// Clients that met a node which does not vote for them.
+    /// Handshakes with a node that does not vote for the client.
     pub differs: u64,
-    /// Runs in which nodes are guarded.
+    /// Runs in which nodes use quarantine.
     pub quarantined: u64,
     /// Runs in which locks are shared.
     pub sharing: u64,
@@ -152,7 +152,7 @@ impl Counts {
     }
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
     /// The numbers.
@@ -161,7 +161,7 @@ pub struct Report {
     pub violation: Option<Violation>,
     /// Overlaps after a bound was broken, each with the first bound that was.
     pub beyond: Vec<Bound>,
-    /// What happened, if it was recorded.
+    /// The trace, if it was recorded.
     pub trace: Trace,
 }
 
@@ -185,7 +185,7 @@ pub fn run(settings: Settings, without: &Without, options: Options) -> Report {
         run.env.count.events += 1;
         run.handle(event);
         if run.env.count.events >= EVENTS_MAX {
-            let text = "the run does not come to an end".to_owned();
+            let text = "the run does not end".to_owned();
             run.env.check.report(at, Promise::Progress, None, Vec::new(), text);
         }
         if run.env.check.violation.is_some() || event == Event::Phase(Phase::Expired) {
@@ -199,9 +199,9 @@ pub fn run(settings: Settings, without: &Without, options: Options) -> Report {
 /// How a run is simulated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Record what happens.
+    /// Record a trace.
     pub is_traced: bool,
-    /// A deliberate bug of the simulated machine: clocks stop while a client stands still.
+    /// A deliberate bug of the simulator: clocks stop while a client is paused.
     pub is_clock_stopping: bool,
 }
 
@@ -232,7 +232,7 @@ impl Run {
         });
         let clients = clients.collect::<Vec<_>>();
         let name = |lock| Name::parse(&format!("lock-{lock}"), "").expect("a fair name");
-        // A waiter that is cut off is noticed when its link is, or when its session has lapsed.
+        // A node notices a waiter that is cut off by its closed link or its expired session.
         let unnoticed = match settings.has_queue {
             true => settings.link_timeout + settings.session_ms * MS,
             false => 0,
@@ -321,7 +321,7 @@ impl Run {
             }
             Event::Straggle { slot } => {
                 let Some(late) = env.net.straggler(slot) else { return };
-                // What is late and held up, too, is lost.
+                // A late request that is also held back is lost.
                 let is_apart = env.apart_until(late.client, late.node).is_some();
                 let node = &env.nodes[late.node];
                 if node.is_up() && node.failing == 0 && !is_apart {
@@ -330,7 +330,7 @@ impl Run {
                         | Command::Adopt { owner, .. }
                         | Command::Acquire { request: AcquireRequest { owner, .. }, .. } = entry
                         {
-                            // Nobody knows of what it takes, so it stays for a ttl from now.
+                            // No client knows of this grant, so it stays for a ttl from now.
                             env.excused.push(owner.clone());
                             env.check.delay_stalls(env.now);
                         }
@@ -423,8 +423,8 @@ impl Run {
             Phase::Healed => {
                 env.net.heal();
                 env.end_split();
-                // Where nodes are guarded, the last one that knows of the set must not be cut off:
-                // nobody could give the others their places again.
+                // With quarantine, the last node that knows the set must not be cut off: no client
+                // could enrol the others again.
                 let is_known =
                     env.nodes.iter().all(|node| node.store.membership.origin().is_some());
                 if env.settings.does_end_cut && (is_known || env.settings.quarantine.is_none()) {
@@ -436,14 +436,14 @@ impl Run {
             Phase::Resting => {
                 (0..env.locks.len()).for_each(|lock| env.check.check_stall(env.now, lock));
                 if env.check.is_stalled() {
-                    // Nobody rests while somebody still waits for a lock that nobody has.
+                    // Clients continue while a waiter still waits for a free lock.
                     env.end_split();
                     env.queue.add(env.now + STALL_LOOK, Event::Phase(Phase::Resting));
                     return;
                 }
                 self.clients.iter_mut().for_each(|client| client.rest(env));
                 let settled = env.now + SETTLED_WITHIN;
-                // A line outlives whoever asked last by two ttls, a key by one.
+                // A queue exists for two ttls after the last request, a key for one.
                 let lives = if env.settings.has_queue { 2 } else { 1 };
                 let expired = settled + lives * (env.settings.longest_ttl() / 50 * 51) + 10 * MS;
                 env.queue.add(settled, Event::Phase(Phase::Settled));
@@ -458,19 +458,19 @@ impl Run {
     }
 }
 
-/// Many times what the busiest run needs: timers that multiply would keep it busy for ever.
+/// Far more than any run needs. Only timers that multiply reach this limit.
 const EVENTS_MAX: u64 = 2_000_000;
 
-/// How the values of other libraries begin.
+/// The prefix of the values of other libraries.
 const FOREIGN: &str = "foreign";
 
-/// How often it is looked whether somebody still waits.
+/// How often the end of a run checks for stalled waiters.
 const STALL_LOOK: Nanos = 50 * MS;
 
-/// In line, and if nothing goes wrong, a free lock goes to a waiter within this time.
+/// In queue runs without faults, a free lock goes to a waiter within this time.
 const PROGRESS_CALM: Nanos = 150 * MS;
 
-/// What contention may cost on top of the longest ttl.
+/// The additional time for contention, on top of the longest ttl.
 const PROGRESS_SLACK: Nanos = 500 * MS;
 
 const STREAM: u64 = 10;

@@ -1,4 +1,4 @@
-//! What one seed decides before anything happens: the size of the run, its clocks and its pace.
+//! What a seed draws before the run begins: the number of nodes and clients, clocks and pace.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,41 +11,42 @@ use crate::{
     full::Full,
 };
 
-/// One run.
+/// The settings of one run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What everything follows from.
+    /// The seed.
     pub seed: u64,
     /// How many nodes vote.
     pub nodes: usize,
-    /// How many servers are no nodes yet; none, but where the set of nodes changes.
+    /// How many servers are not nodes yet; only where the set of nodes changes.
     pub spares: usize,
     /// How many clients there are.
     pub clients: usize,
-    /// How many things each client does at the same time.
+    /// How many tasks each client has at the same time.
     pub tasks: usize,
-    /// How many locks they share.
+    /// How many locks there are.
     pub locks: usize,
-    /// Whether clients wait in line, or ask again and again as in classic mode.
+    /// Whether clients wait in a queue, or retry as in classic mode.
     pub has_queue: bool,
-    /// How long a session lasts if it is not heard of, in milliseconds.
+    /// The lifetime of a session without pings, in milliseconds.
     pub session_ms: u64,
     /// Whether pushes may overtake replies.
     pub do_pushes_overtake: bool,
-    /// Whether nothing goes wrong at all, so that nobody may have to wait for a timer.
+    /// Whether there are no faults at all, so that no client may have to wait for a timer.
     pub is_calm: bool,
-    /// Whether a minority of the nodes stays away for good in the end, and one client is cut off
-    /// from the majority of the rest.
+    /// Whether in the end a minority of the nodes stays away for good, and one client reaches fewer
+    /// than a majority.
     pub does_end_cut: bool,
     /// The ttls to choose from, in milliseconds.
     pub ttls_ms: Vec<u64>,
     /// Which bound may be broken; `None` if exclusion is promised throughout.
     pub beyond: Option<Bound>,
-    /// Whether locks are held for long, and there are many of them, instead of few that all want.
+    /// Whether locks are held for long, and there are many of them, instead of a few contended
+    /// ones.
     pub is_hoarding: bool,
-    /// For how long a lock is held, at the most.
+    /// The longest time for which a lock is held.
     pub hold_max: Nanos,
-    /// For how long users think between two things, at the most.
+    /// The longest pause of a user between two operations.
     pub think_max: Nanos,
     /// Whether times come from a handful of values, so that they coincide.
     pub is_coarse: bool,
@@ -55,51 +56,51 @@ pub struct Settings {
     pub node_rates: Vec<Ppm>,
     /// The least time that a message takes.
     pub latency: Nanos,
-    /// By how much that varies.
+    /// By how much longer it may take.
     pub jitter: Nanos,
-    /// A link that is silent for so long, while something is awaited, is made anew.
+    /// A link that is silent for this long while a reply is awaited is opened again.
     pub link_timeout: Nanos,
-    /// For how long work goes on under faults.
+    /// For how long there are faults.
     pub faults_until: Nanos,
-    /// For how long work goes on at all.
+    /// For how long clients work.
     pub work_until: Nanos,
-    /// How many faults there are, besides nodes that are full.
+    /// How many faults there are, besides full nodes.
     pub faults: usize,
     /// When nodes are full.
     pub fulls: Vec<Full>,
-    /// The restart guard, if nodes are guarded.
+    /// The quarantine, if nodes use it.
     pub quarantine: Option<QuarantineSettings>,
-    /// Whether nodes forget although exclusion is promised: the guard makes up for it.
+    /// Whether nodes forget although exclusion is promised: the quarantine protects it.
     pub is_forgetful: bool,
-    /// Who shares locks, if anybody does.
+    /// How locks are shared, if they are.
     pub sharing: Option<Sharing>,
-    /// Whether nodes are restarted without their data one after the other, and nothing else goes
-    /// wrong: holders keep their locks.
+    /// Whether nodes restart without their data one after the other, without other faults: holders
+    /// keep their locks.
     pub is_rolling: bool,
     /// A link with more unanswered requests than this is busy, and leaves commands to be batched.
     pub idle_max: usize,
-    /// Whether users want several locks at once.
+    /// Whether users acquire several locks at once.
     pub has_sets: bool,
-    /// Whether some hold locks as entries of an identity, which others have, too.
+    /// Whether some requests are entries of an identity that several clients share.
     pub has_identities: bool,
 }
 
-/// Who shares locks with others.
+/// How locks are shared.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharing {
-    /// How many of a hundred requests do.
+    /// How many of a hundred requests are readers.
     pub percent: u64,
-    /// Whether there are so many of them that a lock is shared all the time, if nobody who wants it
-    /// alone ever gets its turn.
+    /// Whether readers come so often that a lock would be shared all the time if writers were not
+    /// served in queue order.
     pub is_crowded: bool,
 }
 
-/// How nodes are guarded.
+/// The quarantine of nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct QuarantineSettings {
-    /// For how long a doubted node does not vote, in milliseconds.
+    /// For how long a quarantined node does not vote, in milliseconds.
     pub quarantine_ms: u64,
-    /// By how much a client's wall clock may be wrong at the most, in milliseconds.
+    /// The largest error of a client's wall clock, in milliseconds.
     pub wall_ms: u64,
     /// Whether servers write everything to disk at once, and clients count on that.
     pub is_durable: bool,
@@ -107,30 +108,30 @@ pub struct QuarantineSettings {
 
 impl QuarantineSettings {
     fn draw(dice: &mut Dice, ttl_ms: u64, session_ms: u64) -> Self {
-        // Some wall clocks are worse than the guard is long: the nodes' clocks must do then.
+        // Some wall clocks are wrong by more than a quarantine: then the nodes' clocks must do.
         let wall_ms = dice.pick(&[WALL_FINE_MS, WALL_FINE_MS, WALL_LOOSE_MS]);
         let quarantine_ms = ttl_ms + ttl_ms / 50 + 2 * WALL_FINE_MS + session_ms;
         Self { quarantine_ms, wall_ms, is_durable: dice.below(4) == 0 }
     }
 
-    /// Whether wall clocks are good enough to end the guard without the node's.
+    /// Whether wall clocks are good enough to end a quarantine without the node's clock.
     pub(crate) const fn is_wall_fine(&self) -> bool {
         self.wall_ms <= WALL_FINE_MS
     }
 
-    /// How far a ticket may lie from a node's time.
+    /// How far a ticket may differ from a node's time.
     pub(crate) fn slack_us(&self) -> u64 {
         slack_us(Some(self.quarantine_ms))
     }
 
-    /// The least that it lasts in true time, by clocks that run as promised.
+    /// Its shortest duration in true time, by clocks within the bounds.
     pub(crate) const fn least(&self) -> Nanos {
         (self.quarantine_ms / 100 * 98).saturating_sub(2 * WALL_FINE_MS) * MS
     }
 }
 
 impl Settings {
-    /// Draws a run from a seed. What `fixed` says is not drawn.
+    /// Draws the settings of a seed. Values in `fixed` are not drawn.
     #[must_use]
     pub fn draw(seed: u64, fixed: &Fixed) -> Self {
         let mut dice = Dice::new(seed, STREAM);
@@ -176,7 +177,7 @@ impl Settings {
             is_calm,
             session_ms: dice.pick(&[400, 1_000, 5_000]),
             do_pushes_overtake: dice.below(2) == 0,
-            // In classic mode whoever is cut off can keep the others from a majority for ever.
+            // In classic mode a client that is cut off can block a majority indefinitely.
             does_end_cut: has_queue && nodes >= 3 && !is_calm && dice.below(4) == 0,
             quarantine: None,
             is_forgetful: false,
@@ -190,8 +191,7 @@ impl Settings {
         drawn.quarantined(fixed).shared(fixed).rolling().filled().batched().in_sets().reentrant()
     }
 
-    /// In a fifth of the runs users want several locks at once. They have a stream of their own,
-    /// too.
+    /// In a fifth of the runs users acquire several locks at once. These have their own stream.
     fn in_sets(mut self) -> Self {
         let mut dice = Dice::new(self.seed, SET_STREAM);
         if dice.below(5) == 0 && !self.is_crowded() {
@@ -200,8 +200,7 @@ impl Settings {
         self
     }
 
-    /// In a fifth of the runs in line some locks are reentrant. They have a stream of their own,
-    /// too.
+    /// In a fifth of the queue runs some locks are reentrant. These have their own stream.
     fn reentrant(mut self) -> Self {
         let mut dice = Dice::new(self.seed, IDENTITY_STREAM);
         self.has_identities = self.has_queue && !self.is_crowded() && dice.below(5) == 0;
@@ -209,7 +208,7 @@ impl Settings {
     }
 
     /// In an eighth of the runs a link counts as busy as soon as one request is unanswered, nodes
-    /// take every batch, and clients want several locks. They have a stream of their own, too.
+    /// take every batch, and clients use several locks. These have their own stream.
     fn batched(mut self) -> Self {
         if Dice::new(self.seed, BATCH_STREAM).below(8) == 0 {
             self.idle_max = 0;
@@ -220,8 +219,7 @@ impl Settings {
         self
     }
 
-    /// A third of the runs in line have locks that are shared. They have a stream of their own,
-    /// too.
+    /// In a third of the queue runs locks are shared. These have their own stream.
     fn shared(mut self, fixed: &Fixed) -> Self {
         let mut dice = Dice::new(self.seed, SHARE_STREAM);
         let is_shared = dice.below(3) == 0;
@@ -237,20 +235,20 @@ impl Settings {
         self
     }
 
-    /// Most runs in line are guarded, and a third of the others; most of those forget. They have
-    /// a stream of their own, so that all others are what they were.
+    /// In most queue runs and in a third of the others nodes use quarantine, and in most of those
+    /// nodes forget. These have their own stream, so that the other seeds keep their meaning.
     fn quarantined(mut self, fixed: &Fixed) -> Self {
-        let mut dice = Dice::new(self.seed, GUARD_STREAM);
+        let mut dice = Dice::new(self.seed, QUARANTINE_STREAM);
         let (has_quarantine, is_forgetful) = (dice.below(3) != 0, dice.below(3) != 0);
         let has_quarantine = has_quarantine == self.has_queue;
         let has_quarantine = fixed.has_quarantine.unwrap_or(has_quarantine);
-        // One who is cut off is in the way for a ttl: that must be long where it is looked for.
+        // A client that is cut off may block others for a ttl, which must be long to be noticed.
         let is_cut = self.does_end_cut && self.longest_ttl() >= SECOND;
         let has_quarantine = has_quarantine && (!is_cut || fixed.has_quarantine.is_some());
         if self.nodes < 3 || !has_quarantine {
             return self;
         }
-        // Short ones, so that a guard comes to its end while there is work.
+        // Short ttls, so that a quarantine ends while clients work.
         self.ttls_ms = dice.pick::<&[u64]>(&[&[40, 60], &[100, 150], &[200, 300], &[400]]).to_vec();
         self.session_ms = dice.pick(&[100, 200, 400]);
         let longest_ms = self.longest_ttl() / MS;
@@ -267,8 +265,8 @@ impl Settings {
         self
     }
 
-    /// In an eighth of the runs in line where nodes forget, they are restarted in turn. They have
-    /// a stream of their own, too.
+    /// In an eighth of the queue runs in which nodes forget, they restart one after the other.
+    /// These have their own stream.
     fn rolling(mut self) -> Self {
         let mut dice = Dice::new(self.seed, ROLLING_STREAM);
         let is_rolling = dice.below(8) == 0 && self.has_queue && self.is_forgetful;
@@ -299,28 +297,28 @@ impl Settings {
         self.sharing.is_some_and(|sharing| sharing.is_crowded)
     }
 
-    /// Whether leases are left to others: in line only where locks are shared, and not where nobody
-    /// may have to wait for a timer.
+    /// Whether leases are detached for others: in queue runs only where locks are shared, and not
+    /// where no client may have to wait for a timer.
     pub(crate) const fn does_leave(&self) -> bool {
         !self.has_queue || (self.sharing.is_some() && !self.is_calm)
     }
 
-    /// How clients speak with nodes.
+    /// The dialect of clients.
     pub(crate) const fn dialect(&self) -> Dialect {
         if self.has_queue { Dialect::Queue } else { Dialect::Classic }
     }
 
-    /// Whether nodes know the sessions of clients, and vote only by them.
+    /// Whether clients have sessions, without which nodes do not vote.
     pub(crate) const fn has_sessions(&self) -> bool {
         self.has_queue || self.quarantine.is_some()
     }
 
-    /// The longest that a question and its answer take when nothing is wrong.
+    /// The longest round trip without faults.
     pub(crate) const fn longest_trip(&self) -> Nanos {
         2 * (self.latency + self.jitter)
     }
 
-    /// How many servers there are, nodes or not.
+    /// How many servers there are, including spare ones.
     pub(crate) const fn servers(&self) -> usize {
         self.nodes + self.spares
     }
@@ -330,29 +328,29 @@ impl Settings {
         self.spares > 0
     }
 
-    /// The longest ttl that anybody uses.
+    /// The longest ttl of a request.
     #[must_use]
     pub fn longest_ttl(&self) -> Nanos {
         self.ttls_ms.iter().max().copied().unwrap_or(0) * MS
     }
 }
 
-/// What the caller wants instead of what the seed says.
+/// Values that override what the seed draws.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fixed {
     /// How many nodes.
     pub nodes: Option<usize>,
     /// How many clients.
     pub clients: Option<usize>,
-    /// Whether clients wait in line.
+    /// Whether clients wait in a queue.
     pub has_queue: Option<bool>,
-    /// Whether nodes are guarded, where there are three or more.
+    /// Whether nodes use quarantine, where there are three or more.
     pub has_quarantine: Option<bool>,
-    /// Whether locks are shared, where clients wait in line.
+    /// Whether locks are shared, where clients wait in a queue.
     pub is_shared: Option<bool>,
 }
 
-/// Short and long leases have different troubles, and so have near and far nodes.
+/// Short and long leases fail in different ways, and so do near and far nodes.
 struct Pace {
     ttls_ms: Vec<u64>,
     latency: Nanos,
@@ -376,7 +374,7 @@ impl Pace {
     }
 }
 
-/// Rates within the promise, its ends among them.
+/// Rates within the bounds, often at their ends.
 struct Rates(Ppm);
 
 impl Rates {
@@ -390,7 +388,7 @@ impl Rates {
     }
 }
 
-/// Exclusion is promised while every clock keeps to true time within half a per cent.
+/// Exclusion is promised while every clock runs within half a per cent of true time.
 const PROMISED: Rates = Rates(5_000);
 
 /// The allowance that every lease is made with.
@@ -399,15 +397,14 @@ pub(crate) const DRIFT: Drift = Drift { ppm: 10_000, fixed: Duration::from_milli
 /// A node may read its clock this much late: servers look at a clock that was read before.
 pub(crate) const CLOCK_LAG_MAX: Nanos = MS;
 
-/// A process that runs handles what is due within this time.
+/// A running process handles due work within this time.
 pub(crate) const WAKE_LAG_MAX: Nanos = MS / 2;
 
-/// Once faults have stopped and nobody wants a lock any more, everything that was asked to be
-/// freed is free within this time.
+/// After the last fault and the last request, all releases are executed within this time.
 pub(crate) const SETTLED_WITHIN: Nanos = 2 * SECOND;
 
 const STREAM: u64 = 1;
-const GUARD_STREAM: u64 = 3;
+const QUARANTINE_STREAM: u64 = 3;
 const SHARE_STREAM: u64 = 4;
 const ROLLING_STREAM: u64 = 5;
 const BATCH_STREAM: u64 = 6;
@@ -419,16 +416,16 @@ pub(crate) fn label(node: usize) -> Arc<str> {
     format!("n{node}").into()
 }
 
-/// The time that wall clocks should show.
+/// The time that correct wall clocks show.
 pub(crate) const fn wall_ms(now: Nanos) -> u64 {
     1_800_000_000_000 + now / MS
 }
 
-/// By how much wall clocks may be wrong where the guard allows for it: less than a real one does,
-/// as everything else here is.
+/// The largest error of wall clocks that the quarantine allows for. Like all times of the simulator
+/// it is smaller than a real one.
 const WALL_FINE_MS: u64 = 20;
 
-/// And where only the nodes' clocks are good.
+/// The largest error of wall clocks where only the nodes' clocks are good.
 const WALL_LOOSE_MS: u64 = 1_000;
 
 #[cfg(test)]
@@ -436,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_world() {
+    fn the_same_seed_gives_the_same_settings() {
         let draw = |seed| format!("{:?}", Settings::draw(seed, &Fixed::default()));
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));

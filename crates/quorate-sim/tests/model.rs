@@ -1,4 +1,4 @@
-//! The exhaustive model, on the worlds that are small enough for every test run.
+//! The exhaustive model: the rows that are small enough for every test run.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use quorate_sim::model::{
 };
 
 #[test]
-fn every_small_world_ends_as_it_must() {
+fn every_small_row_ends_as_expected() {
     let rows = model::all().into_iter().filter(|row| !row.about().is_full);
     let reports: Vec<Report> = rows.map(|row| model::run(&row)).collect();
     println!("{}", model::table(&reports));
@@ -23,7 +23,7 @@ fn every_small_world_ends_as_it_must() {
 }
 
 #[test]
-fn a_search_that_is_cut_short_says_so() {
+fn a_search_that_is_cut_short_reports_it() {
     let settings = Settings { steps_max: 2_000, ..Settings::classic("cut", "a cut", 3) };
     let report = model::run(&Row::Product(settings));
     assert!(!report.is_exhaustive && !report.is_as_expected(), "{report}");
@@ -31,19 +31,23 @@ fn a_search_that_is_cut_short_says_so() {
 }
 
 #[test]
-fn a_violation_is_told_step_by_step() {
+fn a_violation_is_shown_step_by_step() {
     let forgets = Settings { vanishings: 1, ..Settings::classic("forgets", "a key vanishes", 1) };
     let expected = Expected::Broken(ONE_HOLDER);
     let report = model::run(&Row::Product(Settings { expected, ..forgets.clone() }));
     let path = report.violation().and_then(|it| it.path.as_ref()).expect("two holders");
-    let told: Vec<&str> = path.iter().map(|line| line[5..51].trim()).collect();
-    assert_eq!(told.first(), Some(&"the initial state"));
-    assert!(told.contains(&"the key on n0 VANISHES"), "{report}");
+    let steps: Vec<&str> = path.iter().map(|line| line[5..51].trim()).collect();
+    assert_eq!(steps.first(), Some(&"the initial state"));
+    assert!(steps.contains(&"the key on n0 VANISHES"), "{report}");
     assert!(path.last().is_some_and(|line| line.ends_with("A:HOLDS B:HOLDS")), "{report}");
-    assert_eq!(told.len(), 8, "the shortest: start, run and hear for each, and one loss: {report}");
+    assert_eq!(
+        steps.len(),
+        8,
+        "the shortest: start, run and receive for each, and one loss: {report}"
+    );
     assert!(
         !model::run(&Row::Product(forgets)).is_as_expected(),
-        "nobody may expect a forgetful node to be safe"
+        "a node that loses keys is not safe"
     );
 }
 
@@ -138,18 +142,18 @@ fn the_model_notices_bugs_of_the_queue() {
     }
 }
 
-/// And one in the rules of those who hold together.
+/// A bug in the rules of readers.
 #[test]
 fn the_model_notices_bugs_of_shares() {
-    // A wants the lock alone, and comes first.
+    // A is a writer, and comes first.
     let few = |nodes| Settings {
         sharing: vec![1],
-        ..Settings::queue("bug", "1 shares and 1 is alone", nodes)
+        ..Settings::queue("bug", "a reader and a writer", nodes)
     };
     let more = |nodes| Settings {
         sharing: vec![0, 2],
         attempts: vec![1, 1, 1],
-        ..Settings::queue("bug", "2 share and 1 is alone", nodes)
+        ..Settings::queue("bug", "2 readers and a writer", nodes)
     };
     let reports = search([
         (Mutant::ShareWithExclusive, BACKED, few(1)),

@@ -27,7 +27,7 @@ fn trace(seed: u64, without: &Without) -> Vec<String> {
 }
 
 #[test]
-fn promises_are_kept_in_worlds_with_enough_work_and_enough_faults() {
+fn promises_are_kept_in_runs_with_enough_work_and_enough_faults() {
     let totals: Totals = campaign(1_000).run(|_| {});
     assert_eq!(totals.seeds, 1_000);
     assert!(totals.first.is_none(), "{:?}", totals.first);
@@ -39,24 +39,24 @@ fn promises_are_kept_in_worlds_with_enough_work_and_enough_faults() {
     assert!(totals.count.split_batches > 20, "{:?}", totals.count);
 }
 
-/// Otherwise nobody would know whether the judge looks at all.
+/// Otherwise nothing would show that the checker works.
 #[test]
 fn overlaps_are_found_where_exclusion_is_not_promised() {
     let totals = campaign(3_000).run(|_| {});
-    // That nobody knew a node which was set back is a matter of many more seeds.
+    // An unnoticed rollback needs many more seeds.
     for bound in Bound::ALL.into_iter().filter(|bound| *bound != Bound::Witness) {
         assert!(totals.beyond[bound as usize] > 0, "{bound}: {:?}", totals.beyond);
     }
 }
 
-/// What nodes forget breaks nothing where they are guarded, and is found where they are not.
+/// Nodes that forget break no promise with quarantine, and cause overlaps without it.
 #[test]
-fn nodes_may_forget_where_they_are_guarded() {
+fn nodes_may_forget_with_quarantine() {
     check_forgetting(true);
 }
 
 #[test]
-fn so_they_may_in_classic_mode() {
+fn nodes_may_forget_with_quarantine_in_classic_mode() {
     check_forgetting(false);
 }
 
@@ -85,10 +85,9 @@ fn check_forgetting(has_queue: bool) {
     assert!(bare.beyond[Bound::Memory as usize] > 10, "{:?}", bare.beyond);
 }
 
-/// Those who share a lock hold it together, leave it to others, and let those have their turn who
-/// want it alone.
+/// Readers hold a lock together and detach leases, and writers are served.
 #[test]
-fn locks_are_shared_and_had_alone_by_turns() {
+fn readers_and_writers_are_served() {
     for has_quarantine in [true, false] {
         let (has_queue, is_shared, has_quarantine) = (Some(true), Some(true), Some(has_quarantine));
         let fixed = Fixed { has_queue, is_shared, has_quarantine, ..Fixed::default() };
@@ -104,9 +103,9 @@ fn locks_are_shared_and_had_alone_by_turns() {
     }
 }
 
-/// In some runs there is always somebody who shares the lock, unless one alone gets its turn.
+/// In a crowd the lock would be shared all the time if writers were not served in queue order.
 #[test]
-fn whoever_wants_a_lock_alone_has_its_turn_in_a_crowd() {
+fn writers_are_served_in_a_crowd_of_readers() {
     let fixed = Fixed { has_queue: Some(true), is_shared: Some(true), ..Fixed::default() };
     let (mut runs, mut count) = (0, Counts::default());
     for seed in 0..400 {
@@ -126,9 +125,9 @@ fn whoever_wants_a_lock_alone_has_its_turn_in_a_crowd() {
     assert!(count.writers_first > 10 * runs, "{runs}: {count:?}");
 }
 
-/// The runs in which nobody shares anything are what they are without those who do.
+/// Most runs have no readers, so that seeds without sharing keep their meaning.
 #[test]
-fn most_worlds_have_no_locks_that_are_shared() {
+fn most_runs_have_no_shared_locks() {
     let draw = |seed| Settings::draw(seed, &Fixed::default());
     let in_line: Vec<_> = (0..3_000).map(draw).filter(|it| it.has_queue).collect();
     let sharing = in_line.iter().filter(|it| it.sharing.is_some()).count();
@@ -149,7 +148,7 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 #[test]
-fn a_world_is_the_same_whether_it_is_recorded_or_not() {
+fn recording_does_not_change_a_run() {
     for seed in 0..300 {
         let count = |is_traced| {
             let options = Options { is_traced, ..Options::default() };
@@ -268,7 +267,7 @@ fn a_violation_is_made_small_replayed_and_drawn() {
     }
 }
 
-/// Seeds that once broke a promise, or that the judge was wrong about.
+/// Seeds that once broke a promise, or that the checker reported wrongly.
 #[test]
 fn seeds_that_failed_before_pass() {
     for from in [50_037_350, 60_027_235, 61_778_031, 400_365_071] {

@@ -17,6 +17,7 @@ use super::{
 };
 
 pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
+    (Mutant::EarlyPushIgnored, a_push_that_overtakes_the_reply_counts),
     (Mutant::YieldWithoutSession, a_yield_of_an_older_connection_is_not_executed),
     (Mutant::NoSession, an_acquire_of_an_older_connection_is_not_executed),
     (Mutant::ConfirmAnyFence, confirmation_counts_with_the_fence_that_is_stored),
@@ -27,6 +28,28 @@ pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
     (Mutant::ExpiredGrantCounts, an_expired_grant_does_not_count_for_the_fence),
     (Mutant::SameOwnerAgain, a_late_release_does_not_affect_a_waiter_that_returned),
 ];
+
+/// A holds the lock and B asks for it. The replies to B are delayed. A releases, and the pushes of
+/// the nodes to B arrive before the replies.
+///
+/// Fails if B does not hold the lock as soon as both have arrived.
+fn a_push_that_overtakes_the_reply_counts() -> Result<(), String> {
+    let mut fixture = Fixture::bare(0);
+    let mut a = TestClient::start(&mut fixture, 1, 1, &ALL, 0);
+    a.win(&mut fixture, &ALL, 0)?;
+    let mut b = TestClient::start(&mut fixture, 2, 2, &ALL, 1);
+    let mut replies = Vec::new();
+    for node in ALL {
+        replies.push(b.reach(&mut fixture, node, 1)?);
+    }
+    fixture.release(&ALL, &a.owner(), 2);
+    ALL.into_iter().try_for_each(|node| b.listen(&mut fixture, node, 3))?;
+    replies.iter().for_each(|reply| b.hear(reply, 4));
+    match b.held() {
+        Ok(_) => Ok(()),
+        Err(_) => Err("a waiter ignores pushes that overtook the replies".to_owned()),
+    }
+}
 
 /// A has two grants with different fences and sends a confirmation to the one that is behind. That
 /// node loses the key, grants it to B, who holds the lock, and gets it back. Then the confirmation

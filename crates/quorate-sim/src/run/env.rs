@@ -1,4 +1,4 @@
-//! What happens in a run besides its clients: commands that run, claims, and what the checker asks.
+//! The environment of clients: commands on nodes, claims, and the checker's audits.
 
 use quorate_core::{
     command::{Command, ExtendedKey, KeyObservation, Owner, Reply, Value},
@@ -31,7 +31,7 @@ impl Env {
             false => Some(self.run(client, node, request.sent_at, entry)),
         };
         let Command::Batch(entries) = &request.what else {
-            // That it is full is an error like any other.
+            // A full node's answer is an error like any other.
             return answer(&request.what).filter(|reply| *reply != Reply::Full);
         };
         let each: Box<[Option<Reply>]> = entries.iter().map(answer).collect();
@@ -41,7 +41,7 @@ impl Env {
         Some(Reply::Batch(each))
     }
 
-    /// Runs a command on a node and notes what came of it.
+    /// Runs a command on a node and records the result.
     fn run(&mut self, client: usize, node: usize, sent_at: Nanos, command: &Command) -> Reply {
         let reply = self.nodes[node].run(self.now, command);
         self.note_memory(node, command, &reply);
@@ -50,20 +50,20 @@ impl Env {
         if self.trace.is_on() {
             self.note_run(client, node, sent_at, command, &reply);
         }
-        if self.nodes[node].has_hoarded {
-            let text = format!("n{node} is full, and has taken in somebody new");
+        if self.nodes[node].has_grown {
+            let text = format!("n{node} is full and stored a new owner");
             let name = trace::client_name(client);
             self.check.report_owner(self.now, Promise::Memory, None, name, text);
         }
         if self.nodes[node].has_changed {
-            let text = format!("n{node} is another one since it was looked at");
+            let text = format!("a read-only command changed n{node}");
             let name = trace::client_name(client);
             self.check.report_owner(self.now, Promise::Look, None, name, text);
         }
         if self.nodes[node].has_revived
             && let Command::ExtendKeys { entries, .. } = command
         {
-            let text = format!("an extension made a key on n{node} that was not there");
+            let text = format!("an extension created a key on n{node}");
             let lock = self.locks.iter().position(|known| *known == entries[0].name);
             let owner = trace::owner_name(&entries[0].owner);
             self.check.report_owner(self.now, Promise::Loss, lock, owner, text);
@@ -115,11 +115,11 @@ impl Env {
         });
     }
 
-    /// An owner's key as the node has it now, whatever was asked.
+    /// An owner's key as the node has it now.
     fn key(&self, node: usize, name: &Name, owner: &Owner) -> Key {
         let node = &self.nodes[node];
         let look = Command::Check { name: name.clone(), owner: owner.clone() };
-        // Whether somebody looks must not change anything.
+        // Recording must not change the run.
         let until = match node.store.clone().apply(node.clock.at(self.now), &look) {
             Reply::Key(Some(KeyObservation { expires_in_ms: Some(left), .. })) => {
                 self.now + left * MS
@@ -139,7 +139,7 @@ impl Env {
         self.locks.iter().position(|known| known == name)
     }
 
-    /// Whoever stands in line on a majority of the nodes is not overtaken.
+    /// Checks that no waiter that is queued on a majority of the nodes was overtaken.
     fn check_order(&mut self, number: u32) {
         let lock = self.check.claim(number).lock;
         let queued = self.check.order.tickets(lock);
@@ -165,7 +165,7 @@ impl Env {
         self.check.check_order(self.now, number, &queued.collect::<Vec<_>>());
     }
 
-    /// Somebody was told that it holds a lock.
+    /// A client was notified that it holds a lock.
     pub(crate) fn begin(&mut self, claim: Claim) -> u32 {
         let end = claim.end;
         let (is_foreign, group, lock) = (claim.client.is_none(), claim.group, claim.lock);
@@ -187,7 +187,7 @@ impl Env {
         number
     }
 
-    /// A claim that is valid must be carried by a majority.
+    /// Checks that a majority backs a claim.
     pub(crate) fn audit(&mut self, number: u32) {
         let claim = self.check.claim(number);
         let is_checked = self.check.is_within_bounds() && !self.settings.is_changing();
@@ -198,7 +198,7 @@ impl Env {
         let carried_for = self.carried_for();
         let mut holders = 0;
         for node in &mut self.nodes {
-            // One that forgot it carries it as well, for it may not vote for another.
+            // A node that forgot the key counts as well, because it must not vote for others.
             let is_carried = node.memory.is_carried(self.now, carried_for);
             let owners = std::iter::once(&claim.owner).chain(&claim.reader);
             let is_held = owners.into_iter().any(|owner| node.holds(self.now, name, owner));
@@ -207,8 +207,8 @@ impl Env {
         self.check.back(self.now, number, holders);
     }
 
-    /// True if all is well for this client from now on: no more faults, no session that has not
-    /// been heard of for long, and no message is late.
+    /// True if there are no more faults for this client: its sessions were renewed since the last
+    /// fault, and no message is late.
     pub(crate) fn is_calm(&self, client: usize) -> bool {
         let life = if self.settings.has_sessions() { self.settings.session_ms * MS } else { 0 };
         let is_healed = self.now.checked_sub(life).is_some_and(|at| self.check.is_healed_since(at));
@@ -216,7 +216,7 @@ impl Env {
         is_well && self.net.is_calm(self.now, client)
     }
 
-    /// Until when a client, or an operator, and a node do not hear each other.
+    /// Until when messages between a client or operator and a node are delayed.
     pub(crate) fn apart_until(&self, party: usize, node: usize) -> Option<Nanos> {
         let until = self.apart.get(party).map_or(0, |apart| apart[node]);
         (until > self.now).then_some(until)
@@ -232,14 +232,14 @@ impl Env {
         self.net.break_link(&mut self.queue, self.now, (client, node), late);
     }
 
-    /// No node may have a key that somebody should have freed, or that should have gone by now.
+    /// No node may have a key that a client had to release, or that must have expired.
     pub(super) fn check_leaks(&mut self, are_some_excused: bool) {
         if !self.check.is_within_bounds() {
             return;
         }
         for node in 0..self.nodes.len() {
-            // What is away for good frees nothing.
-            // Nor does a clock that was set back, in time.
+            // A node that is away for good releases nothing, and one whose clock was set back keeps
+            // keys for too long.
             if !self.nodes[node].is_up() || self.nodes[node].is_stepped {
                 continue;
             }
@@ -255,11 +255,11 @@ impl Env {
                     self.check.report_owner(self.now, Promise::Leak, lock, owner, text);
                 }
             }
-            self.check_lines(node, are_some_excused);
+            self.check_queue_entries(node, are_some_excused);
         }
     }
 
-    /// Whose key a node has; of one that is shared, all that it lists, or nobody if it is empty.
+    /// The owners of a key on a node. An empty shared key is reported as `nobody`.
     pub(super) fn holders(&self, node: usize, name: &Name) -> Vec<Box<[u8]>> {
         match self.nodes[node].store.lock_state(name).key.map(|key| key.value) {
             Some(Value::Text(text)) => vec![text],
@@ -271,8 +271,8 @@ impl Env {
         }
     }
 
-    /// Nor may anybody stand in line who has left.
-    fn check_lines(&mut self, node: usize, are_some_excused: bool) {
+    /// No node may have a queue entry of a client that has left.
+    fn check_queue_entries(&mut self, node: usize, are_some_excused: bool) {
         let time = self.nodes[node].clock.at(self.now);
         for lock in 0..self.locks.len() {
             for owner in self.nodes[node].store.details(time, &self.locks[lock]).waiting {
@@ -280,7 +280,7 @@ impl Env {
                     continue;
                 }
                 let owner = trace::owner_name(&owner);
-                let text = format!("n{node} still has {owner} in line");
+                let text = format!("{owner} is still in the queue of n{node}");
                 self.check.report_owner(self.now, Promise::Leak, Some(lock), owner, text);
             }
         }

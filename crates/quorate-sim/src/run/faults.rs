@@ -1,4 +1,4 @@
-//! How each fault is brought about, and how it ends.
+//! How each fault begins and ends.
 
 use quorate_core::command::{Command, Owner, Reply, Value};
 
@@ -32,7 +32,7 @@ impl Run {
         }
     }
 
-    /// Whatever lasts is over when faults are to stop, but for nodes that are full only then.
+    /// Faults end when faults must stop, except full nodes that begin later.
     fn end_of(&self, index: usize) -> Nanos {
         let Fault { at, lasts, .. } = self.faults[index];
         let end = at + lasts;
@@ -145,7 +145,7 @@ impl Run {
                 let (name, owner) = (env.locks[lock].clone(), squatter());
                 env.nodes[node].store.apply(time, &Command::DeleteKey { name, owner });
             }
-            // The rest is over by itself, or by an event of its own.
+            // The other faults have no end, or their own event for it.
             _ => {}
         }
     }
@@ -181,7 +181,7 @@ impl Run {
         env.break_link(client, seat, stragglers_for);
         let generation = env.net.link(client, seat).generation;
         let what = Due::Broken { node: seat as u8, generation };
-        // An operator notices when it speaks next.
+        // An operator notices at its next request.
         let Some(life) = self.clients.get(client).map(|client| client.me.life) else { return };
         let event = Event::Client { client: client as u8, life, what };
         match env.is_rough {
@@ -190,7 +190,7 @@ impl Run {
                 let after = env.dice.pick(&[MS, MS, env.settings.link_timeout]);
                 env.queue.add(env.now + after, event);
             }
-            // Whoever stands still notices when it goes on.
+            // A paused client notices when it continues.
             false => self.handle(event),
         }
     }
@@ -202,7 +202,7 @@ impl Run {
     }
 
     /// A minority of the nodes stays away for good, and one client reaches less than a majority of
-    /// all. The others must get on without them.
+    /// all. The others must work without them.
     pub(super) fn cut_for_good(&mut self) {
         let nodes = self.env.nodes.len();
         let quorum = self.env.quorum();
@@ -218,7 +218,8 @@ impl Run {
         self.clients[cut_off].cut_off(&mut self.env);
     }
 
-    /// Another library takes the lock by the same rules. If a majority grants, it is a holder too.
+    /// Another library acquires the lock by the same rules. If a majority grants, it is a holder
+    /// too.
     fn foreign_take(&mut self, lock: usize, nodes: u32, ttl_ms: u64) {
         let env = &mut self.env;
         let owner = foreigner();
@@ -244,7 +245,7 @@ fn foreigner() -> Owner {
     Owner::from_bytes(FOREIGN.as_bytes())
 }
 
-/// Whoever stores keys that never go.
+/// A program that stores keys without an expiry.
 fn squatter() -> Owner {
     Owner::from_bytes(format!("{FOREIGN} squatter").as_bytes())
 }

@@ -1,4 +1,4 @@
-//! Nodes that are full, and what the checker demands of them.
+//! Full nodes, and what the checker requires of them.
 
 use quorate_core::{command::Owner, queue::Position};
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ impl Run {
         let env = &mut self.env;
         numbers(nodes).for_each(|node| env.nodes[node].fill());
         env.note_queues(fault, nodes);
-        env.look_at_memory();
+        env.update_stalls();
     }
 
     pub(super) fn end_full(&mut self, fault: usize, nodes: u32) {
@@ -30,14 +30,14 @@ impl Run {
         numbers(nodes).for_each(|node| env.nodes[node].end_full());
         let waiting = self.clients.iter().flat_map(Client::waiting_owners).collect();
         env.check_queues(fault, &waiting);
-        env.look_at_memory();
+        env.update_stalls();
     }
 }
 
 impl Env {
-    /// While too few nodes have memory, nobody new gets a lock. A node that has forgotten what it
-    /// is cannot even be met.
-    fn look_at_memory(&mut self) {
+    /// While too few nodes have free memory, no waiter gets a lock. A full node that has lost its
+    /// membership record does not even answer handshakes.
+    fn update_stalls(&mut self) {
         let with_memory = self.nodes.iter().filter(|node| node.fulls == 0).count();
         let is_full = with_memory < self.nodes.len();
         let is_short = with_memory < self.quorum() || self.settings.is_forgetful;
@@ -75,7 +75,7 @@ impl Env {
                 continue;
             }
             let name = trace::owner_name(&owner);
-            let text = format!("{name} has lost its place in the queue of n{node}, which was full");
+            let text = format!("{name} lost its position in the queue of n{node}, which was full");
             self.check.report_owner(self.now, Promise::Memory, Some(lock), name, text);
         }
     }

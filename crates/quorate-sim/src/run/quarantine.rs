@@ -1,4 +1,4 @@
-//! Guarded runs: how the set is founded, how nodes forget, and what the checker makes of it.
+//! Runs with quarantine: how the set is founded, how nodes forget, and what the checker records.
 
 use quorate_core::{
     command::{Command, Reply},
@@ -13,17 +13,17 @@ use crate::{
     settings::{QuarantineSettings, Settings, label, wall_ms},
 };
 
-/// How far nodes' clocks may be apart, in microseconds. What they show does not matter, but for the
-/// fences of a node that has forgotten them: those go on from its clock.
+/// How far nodes' clocks may be apart, in microseconds. Only a node that has forgotten its fences
+/// depends on its clock: its fences continue from there.
 pub(super) fn apart_us(settings: &Settings) -> u64 {
     let quarantine = settings.quarantine.filter(|_| settings.is_forgetful);
-    // Where a run is long, rates bring clocks apart as well.
+    // In a long run, different rates bring clocks apart as well.
     let share = if settings.is_changing() { 8 } else { 4 };
     quarantine.map_or(1_000_000_000, |quarantine| quarantine.quarantine_ms * 1_000 / share)
 }
 
-/// How much longer than elsewhere it may take until a waiter has a lock: nodes may have to wait for
-/// their guard, and be doubted again by one who comes late.
+/// How much longer a waiter may have to wait than without quarantine: for quarantines of nodes, and
+/// for another one that a late client starts.
 pub(super) fn progress_within(settings: &Settings) -> Nanos {
     settings.quarantine.map_or(0, |QuarantineSettings { quarantine_ms, wall_ms, .. }| {
         (3 * quarantine_ms + 2 * wall_ms) * MS
@@ -31,12 +31,12 @@ pub(super) fn progress_within(settings: &Settings) -> Nanos {
 }
 
 impl Env {
-    /// If all nodes forget at about the same time, some may be founded as one set and some as
-    /// another. That takes an operator, who empties those of one of them.
+    /// If all nodes forget at about the same time, clients may found two sets. Then an operator
+    /// must empty the nodes of one of them.
     pub(super) fn end_split(&mut self) {
         let origins: Vec<_> =
             self.nodes.iter().map(|node| node.store.membership.origin()).collect();
-        // The set in which most vote, or else the one to which most belong.
+        // The set with the most votes, or else with the most nodes.
         let weight = |(origin, _): &&(NodeId, bool)| {
             let of = || origins.iter().flatten().filter(|it| it.0 == *origin);
             (of().filter(|it| it.1).count(), of().count())
@@ -46,13 +46,13 @@ impl Env {
             if origin.is_some_and(|(origin, _)| origin != most) {
                 node.store.clear();
                 self.count.emptied += 1;
-                // It has to wait for its guard again.
+                // Its quarantine begins again.
                 self.check.delay_stalls(self.now);
             }
         }
     }
 
-    /// The nodes are a set from the beginning, and vote.
+    /// Founds the set: all nodes vote from the start.
     pub(super) fn found(&mut self) {
         let Some(QuarantineSettings { quarantine_ms, is_durable, .. }) = self.settings.quarantine
         else {
@@ -82,7 +82,7 @@ impl Env {
             };
             let enrolment = Enrolment { mark, id, config: config.clone(), wall_ms };
             let time = node.clock.at(0);
-            // Whoever knows no later time cannot tell that it was set back to this one.
+            // A client that knows no later time cannot notice a rollback to this one.
             node.memory.seen_ms = time.as_millis();
             for command in [
                 membership::Command::Handshake(greeting),
@@ -95,7 +95,7 @@ impl Env {
         }
     }
 
-    /// A node has run a command: what does that say of its memory?
+    /// Records what a command shows about the memory of its node.
     pub(super) fn note_memory(&mut self, node: usize, command: &Command, reply: &Reply) {
         if self.settings.quarantine.is_none() {
             return;
@@ -112,8 +112,8 @@ impl Env {
         }
     }
 
-    /// For how long a node that forgot a claim must not vote for another: no claim that it was
-    /// asked for before lasts longer.
+    /// For how long a node that forgot a claim must not vote for others: no claim from before lasts
+    /// longer.
     pub(super) fn carried_for(&self) -> Nanos {
         match self.settings.is_forgetful {
             true => self.settings.longest_ttl() / 50 * 51,
@@ -131,7 +131,7 @@ impl Env {
 }
 
 impl Run {
-    /// A process dies, and another serves what was kept.
+    /// A server process ends, and another one starts with the data that was kept.
     pub(crate) fn restart(&mut self, index: usize, node: usize, keeps: Keeps) {
         let env = &mut self.env;
         let is_durable = env.settings.quarantine.is_some_and(|quarantine| quarantine.is_durable);
@@ -151,14 +151,14 @@ impl Run {
         self.env.note_forgotten();
     }
 
-    /// A machine is set back, with all that runs on it.
+    /// A virtual machine is rolled back, with its server.
     pub(super) fn roll_back(&mut self, index: usize, node: usize) {
         self.env.nodes[node].set_back(self.env.now, index as u16);
         self.env.note_forgotten();
         self.hang_up_all(node);
     }
 
-    /// A node takes over what another knows. By clocks that differ its keys would stay for ever.
+    /// A node copies the data of another. With different clocks its keys would never expire.
     pub(super) fn copy(&mut self, node: usize, of: usize) {
         let env = &mut self.env;
         if node == of || env.nodes[node].is_stepped || env.nodes[of].is_stepped {
@@ -176,8 +176,8 @@ impl Run {
         }
     }
 
-    /// Sets a node's clock. Forward, that is forgetting: what it granted is over. Only one clock
-    /// may be set back, for the node's keys stay for longer than there are runs.
+    /// Sets a node's clock. A step forward expires grants early, so it counts as forgetting. Only
+    /// one clock may be set back, because the node's keys then last beyond the end of the run.
     pub(super) fn step(&mut self, node: usize, micros: i64) {
         let env = &mut self.env;
         if !env.settings.is_forgetful {
@@ -210,7 +210,7 @@ impl Run {
         if is_out && !known.memory.is_unwitnessed() {
             known.clock.step(micros);
             known.is_stepped = true;
-            // Holders who do not know yet may have extended what they hold there.
+            // Holders that do not know yet may have extended their leases there.
             known.memory.forget_extended(env.now, session);
             env.check.note_wrong_clock();
         }

@@ -1,4 +1,4 @@
-//! Parts of a run that are left out.
+//! Faults and clients that are left out of a run.
 
 use std::{fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use crate::settings::Settings;
 pub struct Without {
     /// Faults, by their index in the list.
     pub faults: Vec<usize>,
-    /// Clients, by number: they are there and do nothing.
+    /// Clients, by number: they exist and do nothing.
     pub clients: Vec<usize>,
 }
 
@@ -20,11 +20,11 @@ impl Without {
         self.faults.is_empty() && self.clients.is_empty()
     }
 
-    /// Says so if the run of `settings` has no such fault or client.
+    /// Checks that the run of `settings` has these faults and clients.
     ///
     /// # Errors
     ///
-    /// What there is instead.
+    /// A text that lists the faults and clients of the run.
     pub fn check(&self, settings: &Settings) -> Result<(), String> {
         let Settings { seed, clients, .. } = *settings;
         let faults = settings.faults + settings.fulls.len();

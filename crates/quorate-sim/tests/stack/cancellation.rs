@@ -1,4 +1,4 @@
-//! Calls are dropped at every await and at every moment between; nothing of them may stay.
+//! Calls that are dropped at every await and at every moment in between must leave nothing behind.
 
 use std::time::Duration;
 
@@ -25,14 +25,14 @@ fn a_call_that_is_dropped_at_any_await_leaves_no_key_and_the_next_caller_gets_th
     });
 }
 
-/// What is dropped.
+/// The call that is dropped.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     TryLock,
     Lock,
-    /// Somebody else has the lock at first.
+    /// Another client holds the lock at first.
     LockLater,
-    /// Somebody else has the lock all the time.
+    /// Another client holds the lock all the time.
     LockInVain,
     Extend,
     Verify,
@@ -40,7 +40,7 @@ enum Call {
     With,
 }
 
-/// What is wrong with one server meanwhile.
+/// The fault of one server meanwhile.
 #[derive(Clone, Copy, Debug)]
 enum Plight {
     Nothing,
@@ -60,14 +60,14 @@ async fn drop_everywhere(desk: Desk, call: Call, plight: Plight) {
         all_attached(&rival).await;
         let what = format!("{call:?} with {plight:?}, dropped after poll {polls}");
         let lock = format!("{call:?}-{polls}");
-        // Some are there before the call, some strike while it is under way.
+        // Some faults begin before the call, some during the call.
         let strike_after = if dice.chance(50) { Duration::ZERO } else { dice.ms(1..=8) };
         let strike = async {
             sleep(strike_after).await;
             set(&desk, plight, true);
         };
         let is_done = drop_once(&client, &rival, &lock, (call, polls), strike).await;
-        // Some heal before the link is given up, some after.
+        // Some end before the link is closed, some after.
         let node_error = if dice.chance(80) { dice.ms(0..=50) } else { dice.ms(900..=1_500) };
         sleep(node_error).await;
         set(&desk, plight, false);
@@ -88,7 +88,7 @@ async fn drop_everywhere(desk: Desk, call: Call, plight: Plight) {
     }
 }
 
-/// Makes the call and drops it after so many polls. True if it was done before.
+/// Makes the call and drops it after this number of polls. True if it was done before.
 async fn drop_once(
     client: &Client,
     rival: &Client,
@@ -176,13 +176,13 @@ const PLIGHTS: [Plight; 7] = [
     Plight::Held,
 ];
 
-/// The server that is struck.
+/// The server with the fault.
 const STRUCK: usize = 1;
 
-/// Until then what the call sent has arrived, where it can: no key is there before that either.
+/// By then all requests of the call that can arrive have arrived.
 const UNDER_WAY: Duration = Duration::from_millis(100);
 
 const TTL: Duration = Duration::from_secs(30);
 
-/// Far below the ttl: a broken link is noticed after a second and made anew within another.
+/// Far below the ttl: a broken link is noticed within a second and opened again within another.
 const GONE_WITHIN: Duration = Duration::from_secs(5);

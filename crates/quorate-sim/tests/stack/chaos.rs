@@ -1,4 +1,4 @@
-//! Faults that a seed decides: links that are cut or held up, servers and programs that are killed.
+//! Faults that a seed draws: links that are cut or delayed, servers and programs that are killed.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{
     server::{Manner, Node},
 };
 
-/// Starts and heals faults until its time is over; then everything is well.
+/// Starts and ends faults until its time is over. After that there are no faults.
 pub(crate) struct Chaos {
     dice: Dice,
     until: Duration,
@@ -20,20 +20,20 @@ pub(crate) struct Chaos {
     active: Vec<(Duration, Fault)>,
 }
 
-/// Something that is wrong. Links are of a program and a server.
+/// A fault. A link belongs to a program and a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fault {
     /// Messages are lost, in both directions, to the server, or from it.
     Cut(usize, usize, Lost),
-    /// Messages wait until it is over.
+    /// Messages wait until the fault ends.
     Held(usize, usize),
-    /// The server's process is gone; its store stays.
+    /// The server's process is killed; its data stays.
     Down(usize),
     /// The server behaves badly.
     Odd(usize, Manner),
-    /// The server has no memory left.
+    /// The server is full.
     Full(usize),
-    /// The program's process is gone.
+    /// The program's process is killed.
     Killed(usize),
     /// Connections break, and a prefix of the bytes in flight arrives later.
     Broken(usize, usize),
@@ -82,7 +82,7 @@ impl Chaos {
             self.next_at = now + self.dice.ms(10..=self.pause_max_ms);
             let fault = self.draw(fixture.nodes.len());
             if self.active.iter().all(|(_, other)| other.place() != fault.place()) {
-                // Some are over before anybody notices, some outlast the link timeout.
+                // Some end unnoticed, some outlast the link timeout.
                 let longest = if self.dice.chance(30) { 2_500 } else { 300 };
                 self.active.push((now + self.dice.ms(5..=longest), fault));
                 start(fixture, fault);
@@ -162,7 +162,7 @@ fn heal(fixture: &mut Fixture, fault: Fault) {
     }
 }
 
-/// The host of a program that chaos may strike.
+/// The host of a program that may have faults.
 pub(crate) fn program_host(number: usize) -> String {
     format!("client-{number}")
 }

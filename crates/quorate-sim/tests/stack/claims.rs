@@ -1,4 +1,4 @@
-//! Who claimed to hold a lock, and when, by true time.
+//! Which program claimed to hold a lock, and when, by true time.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
@@ -14,8 +14,8 @@ pub(crate) struct Claims {
 #[derive(Debug, Default)]
 struct State {
     windows: Vec<Window>,
-    /// How many of them were judged.
-    judged: usize,
+    /// How many of them were checked.
+    checked: usize,
     /// Fences need not grow: the clocks of servers are further apart than the bound for fences.
     is_unordered: bool,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Hold {
     pub(crate) is_shared: bool,
     /// Stays the same when another process adopts the lease.
     pub(crate) lease: Option<Lease>,
-    /// No process holds the lease: it was handed over, and renewed for a known time.
+    /// No process holds the lease: it was detached, and renewed for a known time.
     pub(crate) is_left: bool,
 }
 
@@ -67,14 +67,14 @@ impl Claims {
         Claim { claims: self.clone(), index }
     }
 
-    /// `who` renewed a lease that was handed over: it is valid for `left`.
+    /// `who` renewed a lease that was detached: it is valid for `left`.
     pub(crate) fn left(&self, who: &str, lock: &str, hold: Hold, left: Duration) {
         let claim = self.begin(who, lock, Hold { is_left: true, ..hold });
         self.state.borrow_mut().windows[claim.index].until = Some(now() + left);
     }
 
-    /// A process starts to adopt or release a lease that was handed over: earlier renewals of it
-    /// prove nothing any more.
+    /// A process starts to adopt or release a lease that was detached: earlier renewals of it
+    /// no longer count.
     pub(crate) fn end_left(&self, lease: Lease) {
         let at = now();
         let mut state = self.state.borrow_mut();
@@ -87,7 +87,7 @@ impl Claims {
         }
     }
 
-    /// Whatever `who` holds ends at `at`: its process is killed.
+    /// All claims of `who` end at `at`: its process is killed.
     pub(crate) fn end_all_of(&self, who: &str, at: Duration) {
         let mut state = self.state.borrow_mut();
         for window in state.windows.iter_mut().filter(|window| window.who == who) {
@@ -113,9 +113,9 @@ impl Claims {
 
     /// Panics if two programs held the same lock at the same time, or if a fence did not grow. Call
     /// it between ticks: within a tick the hosts run one after another, not in the order of time.
-    pub(crate) fn judge(&self) {
+    pub(crate) fn check(&self) {
         let mut state = self.state.borrow_mut();
-        for index in state.judged..state.windows.len() {
+        for index in state.checked..state.windows.len() {
             let window = &state.windows[index];
             let others = state.windows[..index].iter().filter(|other| other.lock == window.lock);
             for other in others {
@@ -124,17 +124,17 @@ impl Claims {
                 assert!(is_ordered, "a fence did not grow: {other:?} and {window:?}");
             }
         }
-        state.judged = state.windows.len();
+        state.checked = state.windows.len();
     }
 }
 
 impl Window {
-    /// Whether both held the lock at some moment, and must not.
+    /// Whether both held the lock at the same time, and must not.
     fn overlaps(&self, other: &Self) -> bool {
         let is_open_at = |it: &Self, at| it.from <= at && it.until.is_none_or(|until| at < until);
         let is_together = is_open_at(self, other.from) || is_open_at(other, self.from);
         let is_same_lease = self.hold.lease == other.hold.lease;
-        // A renewal of a lease that was handed over does not exclude its next holder.
+        // A renewal of a lease that was detached does not exclude its next holder.
         let is_fine = is_same_lease && (self.hold.is_left || other.hold.is_left);
         is_together && !is_fine && !(self.hold.is_shared && other.hold.is_shared)
     }
@@ -162,7 +162,7 @@ impl Claim {
         now() - self.claims.state.borrow().windows[self.index].from
     }
 
-    /// What it is about.
+    /// Its lock.
     pub(crate) fn hold(&self) -> Hold {
         self.claims.state.borrow().windows[self.index].hold
     }

@@ -1,4 +1,4 @@
-//! Everything that a seed decides is drawn here.
+//! The random numbers of a seed.
 
 use std::{
     ops::RangeInclusive,
@@ -10,8 +10,8 @@ use quorate_core::backoff::Jitter;
 use quorate_sim::catalogue;
 
 /// Runs `test` with each of `count` seeds, or as many as `QUORATE_SEEDS` says, from `QUORATE_FROM`
-/// on, or with `QUORATE_SEED` alone. `QUORATE_MUTANT` switches on a deliberate bug of the core. A
-/// failure says which seed it was and how to run that one again. Returns how many seeds were run.
+/// on, or only with `QUORATE_SEED`. `QUORATE_MUTANT` switches on a deliberate bug of the core. A
+/// failure reports its seed and how to run that seed again. Returns how many seeds were run.
 pub(crate) fn for_seeds(count: u64, test: impl Fn(u64)) -> u64 {
     let from = number("QUORATE_FROM").unwrap_or(0);
     let seeds = match (number("QUORATE_SEED"), number("QUORATE_SEEDS")) {

@@ -42,7 +42,7 @@ pub(crate) enum Mode {
 }
 
 impl Fixture {
-    /// So many servers, and a network whose messages take up to `latency_max`.
+    /// This number of servers, and a network whose messages take up to `latency_max`.
     pub(crate) fn new(seed: u64, nodes: usize, latency_max: Duration) -> Self {
         Self::with_tick(seed, nodes, (TICK, latency_max))
     }
@@ -57,8 +57,8 @@ impl Fixture {
         let (trace, wires) = (Trace::default(), Wires::default());
         let mut sim = turmoil::Builder::new()
             .rng_seed(dice.next())
-            // What a host sends arrives in the next tick at the earliest: hosts run one after
-            // another, and none may hear of what has not happened yet.
+            // A message arrives in the next tick at the earliest: hosts run one after another, and
+            // none may receive a message from its future.
             .min_message_latency(tick)
             .max_message_latency(latency_max)
             .tick_duration(tick)
@@ -96,13 +96,13 @@ impl Fixture {
         }
     }
 
-    /// In the default mode, whatever the seed says.
+    /// In the default mode, whatever the seed draws.
     pub(crate) fn in_line(mut self) -> Self {
         self.mode = Mode::Queue;
         self
     }
 
-    /// With the restart guard and this `max_ttl`.
+    /// With quarantine and this `max_ttl`.
     pub(crate) fn quarantined(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = Some(max_ttl);
         self
@@ -112,12 +112,12 @@ impl Fixture {
         self.seed
     }
 
-    /// The mode that the seed has decided upon.
+    /// The mode that the seed has drawn.
     pub(crate) const fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Adds a host that runs `program`, and runs it again when it is started anew.
+    /// Adds a host that runs `program`, and runs it again after a restart.
     pub(crate) fn program<F>(&mut self, host: &str, program: impl Fn(Desk) -> F + 'static)
     where
         F: Future<Output = ()> + 'static,
@@ -202,7 +202,7 @@ impl Fixture {
         }
     }
 
-    /// Kills the process of a program: it sends nothing any more. [`Sim::bounce`] starts it anew.
+    /// Kills the process of a program: it sends nothing any more. [`Sim::bounce`] restarts it.
     pub(crate) fn kill(&mut self, host: &str) {
         let program = self.programs.iter().find(|program| program.host == host);
         program.expect("there is such a program").sockets().kill();
@@ -216,11 +216,11 @@ impl Fixture {
         if let Err(error) = self.sim.step() {
             panic!("{error}");
         }
-        self.claims.judge();
+        self.claims.check();
     }
 }
 
-/// A seed's latencies, so many servers, and one program.
+/// A seed's latencies, this number of servers, and one program.
 pub(crate) fn play<F>(seed: u64, nodes: usize, story: impl Fn(Desk, Dice) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
@@ -245,7 +245,7 @@ impl Drop for Fixture {
     }
 }
 
-/// What a program of the simulation has to work with.
+/// The environment of a program of the simulation.
 #[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) host: String,
@@ -278,7 +278,7 @@ impl Desk {
         self.claims.begin(&self.host, guard.name(), hold)
     }
 
-    /// Notes in the trace what this program does.
+    /// Adds an action of this program to the trace.
     pub(crate) fn note(&self, what: fmt::Arguments<'_>) {
         self.trace.add(format_args!("{} {what}", self.host));
     }
@@ -292,7 +292,7 @@ impl Desk {
         self.sockets.borrow().last().expect("it runs").clone()
     }
 
-    /// A client of all servers, on the simulated network, with all its chances drawn from the seed.
+    /// A client of all servers on the simulated network. Its random numbers come from the seed.
     pub(crate) fn client(&self, purpose: &str) -> ClientBuilder {
         let urls =
             self.nodes.iter().map(|node| format!("redis://{}:{PORT}", Node::host(node.number)));

@@ -1,4 +1,4 @@
-//! Servers without memory: what is held or queued stays, also if connections are made anew.
+//! Full servers keep leases and queue entries, even when connections are opened again.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ async fn play(desk: Desk, ttl: Duration, meanwhile: Meanwhile) {
     all_attached(&holder).await;
     all_attached(&other).await;
     let held = hold(&desk, &holder).await;
-    // In classic mode nobody has a place in a queue.
+    // In classic mode there is no queue.
     let waiting = match desk.mode {
         Mode::Queue => wait(&desk, &other).await,
         Mode::Classic => Vec::new(),
@@ -115,7 +115,7 @@ async fn hold(desk: &Desk, client: &Client) -> Vec<Guard> {
     held
 }
 
-/// One who waits for each of them, in the queue of every node.
+/// One waiter for each lock, in the queue of every node.
 async fn wait(desk: &Desk, client: &Client) -> Vec<JoinHandle<Result<Guard, LockError>>> {
     let (mutex, rwlock) = (client.mutex("mutex"), client.rwlock("rwlock"));
     let jobs = client.semaphore("jobs", 1);
@@ -157,7 +157,7 @@ async fn cut(desk: &Desk, dice: &mut Dice) {
     }
 }
 
-/// Nobody gets anything new.
+/// No request for a new lock succeeds.
 async fn refuse(client: &Client) {
     let refused = client.mutex("new").try_lock().await.expect_err("there is no memory");
     let LockError::NoQuorum { nodes, .. } = &refused else { panic!("{refused:?}") };
@@ -165,8 +165,8 @@ async fn refuse(client: &Client) {
     assert!(nodes.iter().any(|report| is_full(&report.answer)), "{refused}");
 }
 
-/// How long a session lasts if it is not heard of.
+/// The lifetime of a session without pings.
 const SESSION: Duration = Duration::from_secs(5);
 
-/// In which everything is done that only takes round trips.
+/// Long enough for everything that only takes round trips.
 const SOON: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What a server understands and answers: bytes to words, words to commands of the core, and back.
+//! The protocol of a server: bytes to words, words to commands of the core, and back.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
 
 use crate::{quarantine, queue};
 
-/// One request as it came: its words.
+/// One request: its words.
 pub(crate) type Words = Vec<Vec<u8>>;
 
 /// Takes the first request off `bytes`, with its length; `None` while it is incomplete.
@@ -203,7 +203,7 @@ pub(crate) fn encode(command: &Command, reply: &Reply) -> String {
                 Value::Text(value) => {
                     format!("*2\r\n:{left}\r\n{}", text(&String::from_utf8_lossy(value)))
                 }
-                Value::Shared(_) => unreachable!("of those who share one is told"),
+                Value::Shared(_) => unreachable!("a shared key is reported by one of its readers"),
                 Value::OtherType(kind) => {
                     format!("*3\r\n:{left}\r\n{}{}", text(""), text(kind))
                 }

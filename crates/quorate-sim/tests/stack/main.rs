@@ -1,7 +1,7 @@
 //! The whole stack in simulation: the real engine, links and clients of the library, over simulated
 //! sockets, against servers in front of the core's store. One seed decides everything.
 //!
-//! `QUORATE_SEED=n` runs one seed alone, and `QUORATE_SEEDS=n` runs so many of them.
+//! `QUORATE_SEED=n` runs only seed `n`, and `QUORATE_SEEDS=n` runs `n` seeds.
 
 mod cancellation;
 mod chaos;

@@ -1,4 +1,5 @@
-//! Random mixes of users on guarded servers: servers forget, links break, programs are killed.
+//! Random mixes of users on servers with quarantine: servers forget, links break, programs are
+//! killed.
 
 mod leases;
 mod mishaps;
@@ -102,7 +103,7 @@ async fn operate(desk: Desk, settings: Settings, is_set_up: Rc<Cell<bool>>) {
         .build()
         .expect("valid");
     if settings.is_admitted {
-        // A server that hangs makes it fail. Then all servers wait for their guard.
+        // A server that hangs makes it fail. Then all servers wait for the end of their quarantine.
         let _ = client.admit().await;
     }
     let all_vote = || desk.nodes.iter().all(|node| node.votes());
@@ -117,13 +118,13 @@ async fn operate(desk: Desk, settings: Settings, is_set_up: Rc<Cell<bool>>) {
     eventually(2 * settings.guard() + PATIENCE, "all servers vote", all_vote).await;
 }
 
-/// How much longer than its guard a server may need to vote again, due to faults of links.
+/// How much longer than its quarantine a server may need to vote again, due to faults of links.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many seeds an ordinary run has.
 const SEEDS: u64 = 40;
 
-/// What the traces of an ordinary run must have in them, each at least once.
+/// Words that the traces of an ordinary run must contain, each at least once.
 const EVENTS: [&str; 19] = [
     "Line Settings",
     "Classic Settings",

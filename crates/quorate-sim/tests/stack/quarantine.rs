@@ -1,4 +1,4 @@
-//! The part of the servers' language that is about the restart guard.
+//! The part of the servers' protocol that concerns membership and quarantine.
 
 use quorate_core::{
     command::{Command, Reply, SessionTerms},
@@ -72,7 +72,7 @@ fn config(words: &[&str]) -> Option<AgreedConfig> {
     })
 }
 
-/// The terms of a session; without a mark the node is not guarded.
+/// The terms of a session; without a mark the node does not use quarantine.
 pub(crate) fn terms(args: &[Vec<u8>]) -> Option<SessionTerms> {
     let [life, mark, slack, wall] = args else { return None };
     let mark = match str::from_utf8(mark).ok()? {

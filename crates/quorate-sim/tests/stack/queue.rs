@@ -109,7 +109,7 @@ pub(crate) fn encode(reply: &Reply) -> Option<String> {
     })
 }
 
-/// What a server tells somebody who listens.
+/// A push, as a server sends it to a listener.
 pub(crate) fn message(push: &Push) -> String {
     let Push { client, name, owner, fence, kind, session } = push;
     let kind = match kind {

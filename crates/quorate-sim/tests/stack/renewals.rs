@@ -1,4 +1,4 @@
-//! What the keeper does while servers cannot be reached.
+//! What the watchdog does while servers cannot be reached.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
@@ -103,7 +103,7 @@ fn a_server_that_forgets_takes_no_lock_away() {
                 join!(hold(&guard, &told), try_in_vain(&rival, &told));
                 all_attached(&rival).await;
                 assert!(rival.mutex(LOCK).try_lock().await.expect("all answer").is_none());
-                // In line it may have been given back to us before the rival was granted it.
+                // With a queue the node may have granted it to us again before the rival.
                 if desk.mode == Mode::Classic {
                     eventually(ttl, "an extension creates no key", || {
                         !desk.nodes[struck].has(LOCK, now())
@@ -216,7 +216,7 @@ async fn lose(desk: Desk, ttl: Duration, ending: Ending) {
     let guard = mutex.lock().await.expect("all is well");
     let claim = desk.claims.open(&desk.host, LOCK);
     if let Ending::Cut = ending {
-        // In the middle of whatever the keeper does.
+        // At any moment of the watchdog's work.
         sleep(dice.ms(0..=3_000)).await;
         guard.check().expect("it is renewed");
         cut_majority(&desk, &mut dice);
@@ -251,7 +251,7 @@ fn cut_majority(desk: &Desk, dice: &mut Dice) {
     }
 }
 
-/// Looks at every tick whether the lock is held.
+/// Checks at every tick whether the lock is held.
 async fn hold(guard: &Guard, is_over: &Cell<bool>) {
     while !is_over.get() {
         guard.check().expect("a majority can be reached");

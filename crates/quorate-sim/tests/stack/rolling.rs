@@ -1,4 +1,5 @@
-//! Rolling restarts of guarded servers while a lock is held: each server restarts when all vote.
+//! Rolling restarts of servers with quarantine while a lock is held: each server restarts when all
+//! vote.
 
 use std::{
     cell::{Cell, RefCell},
@@ -44,7 +45,7 @@ fn rolling_restarts_with_a_waiter_and_late_callers_leave_the_lock_with_its_holde
     });
 }
 
-/// A renewal that is only due at a third of the ttl would come after those who wait have asked.
+/// A renewal that is only due at a third of the ttl would come after the waiters have asked.
 #[test]
 fn rolling_restarts_with_a_waiter_leave_a_lock_that_is_seldom_renewed_with_its_holder() {
     for_seeds(3, |seed| {
@@ -217,7 +218,7 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Long enough for five restarts.
 const RUN_MAX: Duration = Duration::from_secs(600);
 
-/// Long enough for a holder that is told that a server votes again.
+/// Long enough until a holder is notified that a server votes again.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// A third of it is much longer than a server recovers.

@@ -65,7 +65,7 @@ struct Seen {
     writes: u32,
     /// How often a reader was not alone.
     together: u32,
-    /// How often a writer went on as a reader.
+    /// How often a writer became a reader.
     downgrades: u32,
 }
 
@@ -119,7 +119,7 @@ impl Story {
         }
     }
 
-    /// Writes, and goes on as a reader: nobody else writes in between.
+    /// Writes, and becomes a reader: no other program writes in between.
     async fn write_and_go_on(
         &self,
         lock: &RwLock,
@@ -136,7 +136,7 @@ impl Story {
         };
         let reader = reader.ok()?;
         let mut seen = self.seen.get();
-        assert_eq!(seen.writes, writes, "somebody wrote in between");
+        assert_eq!(seen.writes, writes, "another writer wrote in between");
         seen.downgrades += 1;
         self.seen.set(seen);
         Some(reader.into_guard())
@@ -171,7 +171,7 @@ impl Story {
     }
 }
 
-/// One who works under the lock, until it is done, stopped or killed.
+/// A program that works under the lock, until it is done, stopped or killed.
 struct Inside<'a> {
     at: &'a Cell<i32>,
     step: i32,
@@ -182,7 +182,7 @@ impl<'a> Inside<'a> {
         let step = if is_writer { -1_000 } else { 1 };
         at.set(at.get() + step);
         let is_right = if is_writer { at.get() == step } else { at.get() > 0 };
-        assert!(is_right, "a writer is beside somebody: {}", at.get());
+        assert!(is_right, "a writer holds the lock beside another program: {}", at.get());
         Self { at, step }
     }
 }

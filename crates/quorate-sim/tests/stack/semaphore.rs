@@ -17,7 +17,7 @@ fn never_three_hold_two_permits_and_all_go_on_when_the_network_is_well_again() {
     for_seeds(60, |seed| run(seed, 1));
 }
 
-/// Whoever keeps one permit and waits for the other one does so alone.
+/// A program that holds one permit and waits for the other one is the only one that does.
 #[test]
 fn those_who_want_both_permits_never_wait_for_each_other_for_ever() {
     for_seeds(60, |seed| run(seed, PERMITS));
@@ -103,7 +103,7 @@ impl Story {
 
     async fn work_and_release(&self, desk: &Desk, guard: Permit, dice: &mut Dice) {
         assert!(["jobs#1", "jobs#2"].contains(&guard.name()), "{}", guard.name());
-        // The claims of each permit are judged in the end: never two at once.
+        // The claims of each permit are checked in the end: never two at once.
         let claim = desk.claims.open(&desk.host, guard.name());
         let work = self.work_time(dice);
         // A loss ends the work; what is left is to give the permit back.
@@ -156,7 +156,7 @@ async fn several(semaphore: &Semaphore, most: u32, dice: &mut Dice) -> Option<Pe
     }
 }
 
-/// One who works with permits, until it is done, stopped or killed.
+/// A program that works with permits, until it is done, stopped or killed.
 struct Working<'a>(&'a Cell<u32>, u32);
 
 impl<'a> Working<'a> {

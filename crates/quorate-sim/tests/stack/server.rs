@@ -48,13 +48,13 @@ pub(crate) struct Node {
     ahead_us: Cell<i64>,
     accepted: Cell<u32>,
     refused: Cell<u32>,
-    /// Those who listen, and on which connection.
+    /// The listeners, and their connections.
     listeners: RefCell<Vec<(ClientId, Rc<Outlet>)>>,
     wires: Wires,
     trace: Trace,
 }
 
-/// What is to be written on one connection.
+/// The bytes that must be written to one connection.
 #[derive(Debug, Default)]
 struct Outlet {
     text: RefCell<String>,
@@ -66,9 +66,9 @@ struct Outlet {
 pub(crate) enum Manner {
     /// Runs and answers them.
     Answer,
-    /// Runs them, and answers so much later.
+    /// Runs them, and answers this much later.
     Late(Duration),
-    /// Takes connections and bytes in, and runs nothing until it goes on: a stopped process.
+    /// Accepts connections and bytes, and runs nothing until it continues: a stopped process.
     Hang,
     /// Runs them and hangs up instead of answering.
     HangUp,
@@ -104,7 +104,7 @@ impl Node {
         self.manner_changed.notify_waiters();
     }
 
-    /// The server has no memory left from now on, or has some again.
+    /// The server is full from now on, or is not any more.
     pub(crate) fn set_full(&self, is_full: bool) {
         self.store.borrow_mut().set_full(is_full);
     }
@@ -249,7 +249,7 @@ impl Node {
         }
     }
 
-    /// Nobody listens on this connection any more.
+    /// This connection is no longer a listener.
     fn close(&self, outlet: &Rc<Outlet>) {
         let mut listeners = self.listeners.borrow_mut();
         let closed = listeners.extract_if(.., |(_, it)| Rc::ptr_eq(it, outlet)).collect::<Vec<_>>();
@@ -345,7 +345,7 @@ impl Node {
         let (number, words) = (self.number, words.join(" "));
         self.trace.add(format_args!("node-{number} {verb} {words} -> {reply:?}"));
         for push in self.store.borrow_mut().take_pushes() {
-            self.trace.add(format_args!("node-{number} tells {push:?}"));
+            self.trace.add(format_args!("node-{number} pushes {push:?}"));
             let listeners = self.listeners.borrow();
             for (_, outlet) in listeners.iter().filter(|(client, _)| *client == push.client) {
                 outlet.text.borrow_mut().push_str(&message(&push));

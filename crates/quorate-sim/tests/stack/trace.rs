@@ -71,7 +71,7 @@ impl fmt::Debug for Trace {
     }
 }
 
-/// Notes what the library of one process tells.
+/// Adds the events of one process's library to the trace.
 #[derive(Debug)]
 pub(crate) struct Witness {
     pub(crate) who: String,
@@ -84,10 +84,10 @@ impl Observer for Witness {
         // What a killed process or the end of a simulation leaves behind is dropped outside of
         // simulated time.
         if !self.sockets.is_killed() && turmoil::in_simulation() {
-            self.trace.add(format_args!("{} tells {event:?}", self.who));
+            self.trace.add(format_args!("{} reports {event:?}", self.who));
         }
     }
 }
 
-/// A story leaves out lines with these words.
-const QUIET: [&str; 3] = [" Ping ", " plain SET ", " tells Answered"];
+/// A failure leaves out lines with these words.
+const QUIET: [&str; 3] = [" Ping ", " plain SET ", " reports Answered"];

@@ -87,7 +87,7 @@ impl Mishaps {
             self.next_at += after;
             self.due.push((now + after, Due::Strike(node, mishap)));
             if let Mishap::Step(_) = mishap {
-                // A second step must not end the guard early.
+                // A second step must not end the quarantine early.
                 let again = after + self.dice.ms(50..=400);
                 self.due.push((now + again, Due::Strike(node, mishap)));
             }

@@ -20,7 +20,7 @@ pub(super) struct Settings {
     pub(super) forgetting: Forgetting,
     /// A majority of the servers may forget. Then an operator must vouch for them at the end.
     pub(super) is_reckless: bool,
-    /// The operator admits the new servers; otherwise they wait for their guard.
+    /// The operator admits the new servers; otherwise they wait for the end of their quarantine.
     pub(super) is_admitted: bool,
     /// Clients count on servers that write everything to disk at once.
     pub(super) is_durable: bool,
@@ -35,7 +35,7 @@ pub(super) enum Forgetting {
     Data,
     /// Their clocks step forward.
     Clocks,
-    /// Both. Fences need not grow then: a server that lost them goes on from its clock.
+    /// Both. Fences need not grow then: a server that lost them continues from its clock.
     Both,
     /// They restart one after the other, each when all vote.
     Rolling,
@@ -67,7 +67,7 @@ impl Settings {
             is_reckless: dice.chance(25) && forgetting != Forgetting::Rolling,
             is_admitted: dice.chance(70),
             is_durable: dice.chance(15),
-            // The guard goes by the clocks of clients if that of a server steps.
+            // The quarantine depends on the clocks of clients if the clock of a server steps.
             wild: (is_wild && !forgetting.sets_clocks()).then_some(wild),
         }
     }
@@ -96,7 +96,7 @@ impl Forgetting {
 /// How long a host runs before the next one does. It is long, since a run takes minutes.
 pub(super) const TICK_MS: u64 = 5;
 
-/// The largest difference of wall clocks of clients: less than the guard tolerates.
+/// The largest difference of wall clocks of clients: less than the quarantine tolerates.
 const WALL_SPREAD_MS: usize = 4_000;
 
 const HOUR_MS: i64 = 3_600_000;

@@ -212,7 +212,7 @@ impl User {
         self.desk.claims.end_left(letter.hold.lease.expect("every claim has one"));
     }
 
-    /// Mostly short; sometimes so long that it needs renewals, or longer than a guard.
+    /// Mostly short; sometimes so long that it needs renewals, or longer than a quarantine.
     fn work_time(&self, dice: &mut Dice) -> Duration {
         let ttl_ms = u64::try_from(self.settings.ttl.as_millis()).expect("short");
         let longest = match dice.below(20) {
