@@ -10,7 +10,7 @@ let sleptMs = 0;
  * @returns {number}
  */
 export function now() {
-  // On Linux the clock of `performance` stands still while the machine sleeps. The uptime does not,
+  // On Linux the clock of `performance` stops while the machine is suspended. The uptime does not,
   // but it is coarse, so it only corrects what it can tell for certain.
   if (process.platform === "linux") {
     const missing = uptimeAhead() - AHEAD_AT_START;

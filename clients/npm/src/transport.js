@@ -174,17 +174,17 @@ function isElsewhere(error) {
 }
 
 /**
- * What the service said goes before what the network did.
+ * The error to report: an error of the service takes precedence over one of the network.
  * @param {{ url: URL, error: Error }[]} failures
  */
 function failed(failures) {
-  const said = failures.filter(({ error }) => error instanceof ServiceError).pop();
-  if (said) return said.error;
+  const reported = failures.filter(({ error }) => error instanceof ServiceError).pop();
+  if (reported) return reported.error;
   // The errors of several addresses have no message, but a code.
   const reason = (/** @type {Error & { code?: string }} */ error) => error.message || error.code;
-  const told = failures.map(({ url, error }) => `${url.origin}: ${reason(error)}`).join("; ");
+  const causes = failures.map(({ url, error }) => `${url.origin}: ${reason(error)}`).join("; ");
   const cause = failures[failures.length - 1]?.error;
-  return new Unavailable(`the service does not answer: ${told}`, { cause });
+  return new Unavailable(`the service does not answer: ${causes}`, { cause });
 }
 
 /** @param {string | URL} text */

@@ -132,7 +132,7 @@ test("held lock does not keep the process alive", async (t) => {
   assert.equal(code, 0);
 });
 
-/** Another process, which acquires the lock and says what it knows about its lease. */
+/** Another process, which acquires the lock and reports the state of its lease. */
 class Other {
   constructor(url, name, waitMs, last = "spin") {
     const code = `

@@ -67,7 +67,7 @@ export class Instance {
       const found = /listening on (\S+)/.exec(line);
       if (found) {
         instance.url = found[1];
-        // What it still says must not fill the pipe.
+        // Later output must not fill the pipe.
         instance.process.stderr.resume();
         return instance;
       }

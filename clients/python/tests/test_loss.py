@@ -118,7 +118,7 @@ class LossTest(unittest.TestCase):
 
 
 class Process:
-    """Another process, which acquires the lock and says what it knows about its lease."""
+    """Another process, which acquires the lock and reports the state of its lease."""
 
     CODE = """
 import sys, threading, quorate

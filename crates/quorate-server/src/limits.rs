@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(quotas.wait(&ci).map(|_| ()).unwrap_err().code(), Code::TooMany);
         quotas.release(&ci, 1);
         quotas.hold(&ci, 2, Duration::ZERO);
-        assert!(quotas.wait(&ci).is_ok(), "it is over");
+        assert!(quotas.wait(&ci).is_ok(), "the wait has ended");
     }
 
     #[test]

@@ -175,7 +175,7 @@ class Failover:
         return len(self._endpoints)
 
     def order(self) -> list[Endpoint]:
-        """All endpoints. The one that worked last comes first."""
+        """All endpoints, beginning with the last one that served a request."""
         at = self._preferred
         return self._endpoints[at:] + self._endpoints[:at]
 

@@ -73,7 +73,7 @@ fn parse(text: &str) -> Result<Vec<Token>, String> {
     let file: File =
         toml::from_str(text).map_err(|error| told(&error, &without_content(error.message())))?;
     if file.token.is_empty() {
-        return Err("there is no [[token]] in it: nobody could use the service".to_owned());
+        return Err("there is no [[token]]: no client could use the service".to_owned());
     }
     let mut names = BTreeSet::new();
     let mut tokens = Vec::with_capacity(file.token.len());
