@@ -44,5 +44,7 @@ fn settings_file_of_the_page_is_valid() {
 }
 
 /// What the scripts on the page run.
-const READERS_PROGRAMS: [&str; 9] =
-    ["backup", "curl", "deploy", "migrate", "rebuild", "report", "serve", "step", "transfer"];
+const READERS_PROGRAMS: [&str; 10] = [
+    "backup", "curl", "deploy", "migrate", "rebuild", "render", "report", "serve", "step",
+    "transfer",
+];
