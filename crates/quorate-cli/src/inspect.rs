@@ -6,7 +6,7 @@ use clap::Args;
 use quorate::{
     blocking::Client,
     error::{NodeAnswer, NodeReport},
-    inspect::{Holder, LockReport, Locks, NodeView, Observation, Waiter},
+    inspect::{Holder, LockPage, LockReport, NodeView, Observation, Waiter},
 };
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ pub(crate) struct Show {
 
 impl Ls {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        let mut found = client(&self.node_args)?.locks(&self.names)?;
+        let mut found = client(&self.node_args)?.locks(&self.names).all()?;
         found.locks = found.locks.into_iter().map(redact_foreign_holders).collect();
         self.show(&found)?;
         if !found.is_complete {
@@ -59,7 +59,7 @@ impl Ls {
         Ok(0)
     }
 
-    fn show(&self, found: &Locks) -> Result<u8, Failure> {
+    fn show(&self, found: &LockPage) -> Result<u8, Failure> {
         if self.output.is_json() {
             let locks: Vec<Value> = found.locks.iter().map(lock).collect();
             let (version, is_complete) = (SCHEMA_VERSION, found.is_complete);

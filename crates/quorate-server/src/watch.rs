@@ -225,19 +225,15 @@ struct Seen {
 
 async fn poll(client: &Client) -> Result<Seen, InspectError> {
     let mut seen = Seen { locks: BTreeMap::new(), is_all: true };
-    let mut cursor = None;
-    loop {
-        let page = client.locks_page("", cursor.as_ref(), PAGE_LEN).await?;
+    let mut list = client.locks("").page_size(PAGE_LEN);
+    while let Some(page) = list.next_page().await? {
         seen.is_all &= page.is_complete;
         seen.locks.extend(page.locks.iter().map(|lock| (lock.name.clone(), Lock::from(lock))));
-        if page.next.is_none() {
-            return Ok(seen);
-        }
-        if seen.locks.len() >= LOCKS_MAX {
+        if page.next.is_some() && seen.locks.len() >= LOCKS_MAX {
             return Ok(Seen { is_all: false, ..seen });
         }
-        cursor = page.next;
     }
+    Ok(seen)
 }
 
 /// How often the nodes are polled.

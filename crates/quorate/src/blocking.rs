@@ -19,6 +19,7 @@
 
 mod builder;
 mod guard;
+mod lock_list;
 mod mutex_all;
 mod permits;
 mod rwlock;
@@ -35,6 +36,7 @@ use std::{
 pub use self::{
     builder::ClientBuilder,
     guard::{Guard, Permit, ReadGuard, WriteGuard},
+    lock_list::LockList,
     mutex_all::{GuardAll, MutexAll},
     permits::Permits,
     rwlock::RwLock,
@@ -46,7 +48,7 @@ use crate::{
         AdmitError, ChangeError, ConnectError, InspectError, LeaseError, LockError, NodeReport,
         WithError, WouldDeadlock,
     },
-    inspect::{LockReport, Locks},
+    inspect::LockReport,
 };
 
 /// A connection to a set of nodes. Clones share it. See [`crate::Client`].
@@ -148,12 +150,8 @@ impl Client {
     }
 
     /// See [`crate::Client::locks`].
-    ///
-    /// # Errors
-    ///
-    /// As [`crate::Client::locks`].
-    pub fn locks(&self, prefix: impl AsRef<str>) -> Result<Locks, InspectError> {
-        wait(self.0.locks(prefix))
+    pub fn locks(&self, prefix: impl AsRef<str>) -> LockList {
+        LockList(self.0.locks(prefix))
     }
 
     /// See [`crate::Client::renew_lease`].

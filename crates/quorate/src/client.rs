@@ -5,6 +5,7 @@ pub(crate) mod builder;
 pub(crate) mod downgrade;
 mod inspect;
 mod leases;
+pub(crate) mod lock_list;
 pub(crate) mod operator;
 pub(crate) mod tags;
 

@@ -42,7 +42,7 @@ pub(crate) use quorate_core::client::owners::OwnerKind;
 use self::names::Names;
 pub(crate) use self::{
     call::{Call, Claim, Ended, Machine as Asking},
-    inspect::{inspect, inspect_all, list},
+    inspect::{inspect, inspect_all},
     list_page::list_page,
     run::{Running, Where},
     shared::Shared,

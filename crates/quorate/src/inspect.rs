@@ -11,7 +11,7 @@
 //! let _guard = client.mutex("orders:42").lock().await?;
 //! let report = client.inspect("orders:42").await?;
 //! assert!(report.to_string().starts_with("orders:42: held by cron/db1/77 for 0."));
-//! for lock in client.locks("orders:").await?.locks {
+//! for lock in client.locks("orders:").all().await?.locks {
 //!     println!("{lock}");
 //! }
 //! # Ok(()) }
@@ -23,10 +23,7 @@ use std::{fmt, time::Duration};
 
 use quorate_core::quorum::majority;
 
-use crate::{
-    error::{NodeError, NodeReport},
-    holder::Shown,
-};
+use crate::{error::NodeError, holder::Shown};
 
 pub use self::page::{CursorError, LockCursor, LockPage};
 pub use crate::holder::Holder;
@@ -268,32 +265,4 @@ pub enum Observation {
     Held(Holder),
     /// It gave no usable answer.
     NodeError(NodeError),
-}
-
-/// The locks that the nodes know.
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let client = quorate::Client::memory();
-/// let _guard = client.mutex("orders:42").lock().await?;
-/// let list = client.locks("").await?;
-/// assert_eq!(list.locks.len(), 1);
-/// if !list.is_complete {
-///     list.nodes.iter().for_each(|node| eprintln!("{node}"));
-/// }
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Locks {
-    /// They, in the order of their names.
-    pub locks: Vec<LockReport>,
-    /// Whether each node could tell, in the order in which they were configured.
-    pub nodes: Box<[NodeReport]>,
-    /// True if a majority of the nodes has told all: no lock that is held can be missing. There may
-    /// be more if not, or if there are more than a hundred thousand.
-    pub is_complete: bool,
 }

@@ -72,6 +72,7 @@ pub use self::{
         addresses::IntoAddresses,
         builder::ClientBuilder,
         downgrade::DowngradedLease,
+        lock_list::LockList,
         operator::NodesChanged,
         tags::{LeaseTag, TaggedLease},
     },

@@ -183,13 +183,16 @@ pub(super) async fn list(
         let detail = format!("limit must be between 1 and {LIMIT_MAX}");
         return Err(Problem::new(Code::OutOfBounds, detail));
     }
-    let cursor = query.cursor.as_deref().map(decode_cursor).transpose()?;
-    let page = service.client().locks_page(prefix, cursor.as_ref(), query.limit).await;
-    let page = page.map_err(|error| match error.to_string().contains("invalid cursor") {
-        // A server rejects a forged cursor with this error.
-        true => invalid_cursor(),
-        false => error.into(),
+    let cursor = query.cursor.as_deref().map(decode_cursor).transpose()?.unwrap_or_default();
+    let mut list = service.client().locks(prefix).page_size(query.limit).starting_at(cursor);
+    let page = list.next_page().await.map_err(|error| {
+        match error.to_string().contains("invalid cursor") {
+            // A server rejects a forged cursor with this error.
+            true => invalid_cursor(),
+            false => error.into(),
+        }
     })?;
+    let page = page.ok_or_else(invalid_cursor)?;
     Ok(Json(Page {
         locks: page.locks.iter().map(Lock::from).collect(),
         next_cursor: page.next.map(|next| URL_SAFE_NO_PAD.encode(next.to_string())),

@@ -1,21 +1,21 @@
-//! Looking at locks: who holds them, since when, and who waits.
+//! Inspecting locks: who holds them, since when, and who waits.
 
 use std::time::Duration;
 
-use quorate_core::{name::Name, quorum::majority};
+use quorate_core::name::Name;
 
 use crate::{
-    Client, engine,
+    Client, LockList, engine,
     error::{InspectError, NodeAnswer, NodeError, NodeReport},
-    inspect::{LockCursor, LockPage, LockReport, Locks, NodeView, Observation},
+    inspect::{LockReport, NodeView, Observation},
     primitive::inner::FIRST_CONTACT_MAX,
 };
 
 impl Client {
-    /// Asks all nodes what they know about a lock. It takes no lock and changes nothing.
+    /// Asks all nodes what they know about a lock. It acquires no lock and changes nothing.
     ///
-    /// Of a long line the first hundred are named. Nodes that do not answer within a second, or
-    /// within the vote timeout if that is longer, are left out; the report says which.
+    /// It names the first hundred waiters of a queue. It waits for the nodes for a second, or for
+    /// the vote timeout if that is longer. The report shows which nodes did not answer.
     ///
     /// # Cancel safety
     ///
@@ -23,7 +23,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`InspectError`] if the name cannot be a lock's, or no node answers.
+    /// [`InspectError`] if the name is invalid, or no node answers.
     ///
     /// # Examples
     ///
@@ -32,7 +32,7 @@ impl Client {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let guard = client.mutex("orders:42").lock().await?;
-    /// let holder = client.inspect("orders:42").await?.holder.expect("we hold it");
+    /// let holder = client.inspect("orders:42").await?.holder.expect("the lock is held");
     /// assert!(holder.is_this_client);
     /// assert_eq!(holder.fence, guard.fence());
     /// # Ok(()) }
@@ -53,24 +53,19 @@ impl Client {
         Ok(report)
     }
 
-    /// All locks whose names begin with `prefix` and that are held or waited for on any node. An
-    /// empty prefix means all.
+    /// Lists the locks whose names begin with `prefix` and that are held or waited for on any node,
+    /// a page at a time. An empty prefix means all locks.
     ///
-    /// Of lines only the length is told: [`inspect`](Self::inspect) has who waits. Locks of classic
-    /// mode and of other libraries leave nothing on the nodes by which they could be found: they
-    /// are listed only if a client in the default mode waits for them, or has had them within the
-    /// last day.
+    /// It asks no node before [`LockList::next_page`] or [`LockList::all`] is called.
     ///
-    /// On servers this walks through all keys, a few hundred at a time, and takes half a minute at
-    /// the most. The user needs the right to run `SCAN`.
+    /// A lock that is held the whole time is listed at least once. A lock that is acquired or
+    /// released meanwhile may be listed, missing, or listed on two pages. Only the length of a
+    /// queue is reported: [`inspect`](Self::inspect) reports who waits.
     ///
-    /// # Cancel safety
+    /// Nodes cannot list the locks of classic mode and of other libraries, except those that a
+    /// client in the default mode waits for or held within the last day.
     ///
-    /// Dropping the future has no effect on any node.
-    ///
-    /// # Errors
-    ///
-    /// [`InspectError`] if no node can tell.
+    /// On servers the user needs the right to run `SCAN`.
     ///
     /// # Examples
     ///
@@ -81,27 +76,16 @@ impl Client {
     /// let _one = client.mutex("orders:1").lock().await?;
     /// let _two = client.mutex("orders:2").lock().await?;
     /// let _other = client.mutex("videos:1").lock().await?;
-    /// let names: Vec<_> =
-    ///     client.locks("orders:").await?.locks.into_iter().map(|lock| lock.name).collect();
-    /// assert_eq!(names, ["orders:1", "orders:2"]);
+    /// let mut list = client.locks("orders:");
+    /// while let Some(page) = list.next_page().await? {
+    ///     for lock in page.locks {
+    ///         println!("{lock}");
+    ///     }
+    /// }
     /// # Ok(()) }
     /// ```
-    pub async fn locks(&self, prefix: impl AsRef<str>) -> Result<Locks, InspectError> {
-        self.check_open()?;
-        self.settle(FIRST_CONTACT_MAX).await;
-        let (engine, patience) = (&self.inner.engine, self.patience());
-        let (names, node_errors) = engine::list(engine, prefix.as_ref(), patience).await;
-        let told = node_errors.iter().filter(|node_error| node_error.is_none()).count();
-        let is_complete = told >= majority(node_errors.len());
-        let nodes = self.reports(node_errors);
-        if told == 0 && names.is_empty() {
-            return Err(InspectError::of(nodes));
-        }
-        let names: Vec<Name> = names.into_iter().collect();
-        let mut locks = engine::inspect_all(engine, &names, patience).await;
-        // Some may have gone since they were listed.
-        locks.retain(|lock| !lock.is_gone());
-        Ok(Locks { locks, nodes, is_complete })
+    pub fn locks(&self, prefix: impl AsRef<str>) -> LockList {
+        LockList::new(self.clone(), prefix.as_ref())
     }
 
     pub(crate) fn check_open(&self) -> Result<(), InspectError> {
@@ -113,7 +97,7 @@ impl Client {
         let known = self.watch_nodes(patience, |nodes| {
             nodes.iter().all(|report| !is_connecting(report)).then_some(())
         });
-        // Who is not known by then is told to be connecting.
+        // A node of which nothing is known by then is reported as connecting.
         let _ = known.await;
     }
 
@@ -129,60 +113,6 @@ impl Client {
         };
         node_errors.into_iter().enumerate().map(report).collect()
     }
-
-    /// The locks whose names begin with `prefix` and that are held or waited for, about `limit` at
-    /// a time: a page may have a few more, or fewer, even none. The list ends when `next` is
-    /// `None`.
-    ///
-    /// A lock that is held the whole time is listed at least once. A lock that is acquired or
-    /// released meanwhile may be listed, missing, or listed twice. Unlike
-    /// [`locks`](Self::locks) a page costs the nodes no more than it shows, and there is no limit
-    /// to the number of locks.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect on any node.
-    ///
-    /// # Errors
-    ///
-    /// [`InspectError`] if no node answers.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = quorate::Client::memory();
-    /// let _guard = client.mutex("orders:42").lock().await?;
-    /// let page = client.locks_page("orders:", None, 100).await?;
-    /// assert_eq!((page.locks.len(), page.next), (1, None));
-    /// # Ok(()) }
-    /// ```
-    pub async fn locks_page(
-        &self,
-        prefix: impl AsRef<str>,
-        cursor: Option<&LockCursor>,
-        limit: usize,
-    ) -> Result<LockPage, InspectError> {
-        self.check_open()?;
-        self.settle(FIRST_CONTACT_MAX).await;
-        let (engine, patience) = (&self.inner.engine, self.patience());
-        let nodes = engine.nodes.len();
-        let cursor = cursor.cloned().unwrap_or_default();
-        let listed = engine::list_page(engine, prefix.as_ref(), cursor, limit, patience).await;
-        let (names, next) =
-            listed.map_err(|node_errors| InspectError::of(self.reports(node_errors)))?;
-        let failed = next.as_ref().map_or(names.failed, |next| next.failed);
-        let all = names.all();
-        let reports = engine::inspect_all(engine, &all, patience).await.into_iter();
-        // Some have gone since they were listed; others were on the page of an earlier node.
-        let is_listed_here = |(name, lock): &(&Name, LockReport)| {
-            !lock.is_gone() && !names.is_listed_before(name, lock)
-        };
-        let locks = all.iter().zip(reports).filter(is_listed_here).map(|(_, lock)| lock).collect();
-        let is_complete = nodes - (failed.count_ones() as usize).min(nodes) >= majority(nodes);
-        Ok(LockPage { locks, next, is_complete })
-    }
 }
 
 /// Nothing is known about the node yet.
@@ -190,5 +120,5 @@ pub(crate) fn is_connecting(report: &NodeReport) -> bool {
     report.answer == NodeAnswer::NodeError(NodeError::Connecting)
 }
 
-/// How long silent nodes are waited for at the least.
+/// The least time for which silent nodes are waited for.
 const PATIENCE: Duration = Duration::from_secs(1);

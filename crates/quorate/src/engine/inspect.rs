@@ -5,8 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use quorate_core::{
     command::{ClientId, Command, KeyObservation, Owner, Reply, Value},
     fence::Fence,
-    inspect::{Cursor, Inspected, LIST_SCAN_MAX, Listed, ShareInfo, WAITING_SHOWN_MAX},
-    moment::Moment,
+    inspect::{Inspected, Listed, ShareInfo, WAITING_SHOWN_MAX},
     name::Name,
     queue::{Position, is_shared},
 };
@@ -14,12 +13,9 @@ use quorate_core::{
 use super::{
     Engine,
     report::Failure,
-    survey::{Identity, Question, Whos, ask, most_seen, of_all},
+    survey::{Identity, Whos, ask, most_seen, of_all},
 };
-use crate::{
-    error::NodeError,
-    inspect::{Holder, LockReport, NodeView, Observation, Waiter},
-};
+use crate::inspect::{Holder, LockReport, NodeView, Observation, Waiter};
 
 /// What is known about a lock.
 pub(crate) async fn inspect(engine: &Engine, name: Name, patience: Duration) -> LockReport {
@@ -52,85 +48,6 @@ pub(crate) async fn inspect_all(
         reports.extend(views.into_iter().map(|view| view.report(engine, &whos)));
     }
     reports
-}
-
-/// The names that the nodes know, and for each node its error, if it could not list all of its
-/// names.
-pub(crate) async fn list(
-    engine: &Engine,
-    prefix: &str,
-    patience: Duration,
-) -> (BTreeSet<Name>, Vec<Option<NodeError>>) {
-    let mut list = List {
-        engine,
-        prefix,
-        patience,
-        end: engine.now().saturating_add(LIST_TIME_MAX),
-        names: BTreeSet::new(),
-        failure: vec![None; engine.nodes.len()],
-    };
-    list.walk((0..engine.nodes.len()).collect()).await;
-    // A node that came back in the meantime is asked from the beginning.
-    let is_back = |node: &usize| {
-        let failure = list.failure[*node].as_ref();
-        failure.is_some_and(|failure| !failure.is_current(&*engine.nodes[*node]))
-    };
-    let back: Vec<usize> = (0..engine.nodes.len()).filter(is_back).collect();
-    list.walk(back).await;
-    let failure = list.failure.into_iter().zip(&engine.nodes);
-    let node_errors = failure.map(|(failure, node)| failure.map(|failure| failure.now(&**node)));
-    (list.names, node_errors.collect())
-}
-
-/// The names that were found so far.
-struct List<'a> {
-    engine: &'a Engine,
-    prefix: &'a str,
-    patience: Duration,
-    end: Moment,
-    names: BTreeSet<Name>,
-    /// Why a node could not list all of its names.
-    failure: Vec<Option<Failure>>,
-}
-
-impl List<'_> {
-    /// Lists all names of these nodes.
-    async fn walk(&mut self, nodes: Vec<usize>) {
-        nodes.iter().for_each(|node| self.failure[*node] = None);
-        let mut walks: Vec<(usize, Option<Cursor>)> =
-            nodes.into_iter().map(|node| (node, None)).collect();
-        while !walks.is_empty() {
-            let questions = walks.iter().map(|(node, cursor)| Question {
-                node: *node,
-                command: Command::List {
-                    prefix: self.prefix.into(),
-                    cursor: cursor.clone(),
-                    count: LIST_SCAN_MAX,
-                },
-            });
-            let answers = ask(self.engine, questions.collect(), self.patience, listed).await;
-            let is_over = self.engine.now() >= self.end || self.names.len() >= NAMES_MAX;
-            let mut next = Vec::new();
-            for ((node, _), answer) in walks.into_iter().zip(answers) {
-                match answer {
-                    Ok(Listed { names, next: cursor }) => {
-                        self.names.extend(names);
-                        match cursor {
-                            Some(_) if is_over => self.failure[node] = Some(self.out_of_time(node)),
-                            Some(cursor) => next.push((node, Some(cursor))),
-                            None => {}
-                        }
-                    }
-                    Err(failure) => self.failure[node] = Some(failure),
-                }
-            }
-            walks = next;
-        }
-    }
-
-    fn out_of_time(&self, node: usize) -> Failure {
-        Failure::new(NodeError::TimedOut, self.engine.nodes[node].connection())
-    }
 }
 
 /// What the nodes know about one lock.
@@ -323,15 +240,10 @@ pub(super) fn listed(reply: Reply) -> Option<Listed> {
 /// questions.
 const ASKED_AT_ONCE_MAX: usize = 16;
 
-/// The longest time to list all keys of a node.
-const LIST_TIME_MAX: Duration = Duration::from_secs(30);
-
-/// About how many locks are listed at most.
-const NAMES_MAX: usize = 100_000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::NodeError;
 
     fn owner(ticket: u64) -> Owner {
         Position { ticket, ttl_ms: 1, client: ClientId::from_random([1; 20]) }.owner(ticket)

@@ -20,6 +20,8 @@ pub(crate) struct Names {
     nodes: BTreeMap<Name, usize>,
     /// The nodes that could not list all of their names, one bit for each.
     pub(crate) failed: u32,
+    /// Why each node could not list its locks, if it was asked and failed.
+    pub(crate) node_errors: Vec<Option<NodeError>>,
 }
 
 impl Names {
@@ -45,8 +47,8 @@ pub(crate) async fn list_page(
     patience: Duration,
 ) -> Result<(Names, Option<LockCursor>), Vec<Option<NodeError>>> {
     let end: Moment = engine.now().saturating_add(PAGE_TIME_MAX);
-    let mut found = Names { nodes: BTreeMap::new(), failed: cursor.failed };
-    let mut node_errors = vec![None; engine.nodes.len()];
+    let node_errors = vec![None; engine.nodes.len()];
+    let mut found = Names { nodes: BTreeMap::new(), failed: cursor.failed, node_errors };
     let all = (0..engine.nodes.len()).fold(0, |all, node| all | bit(node));
     while cursor.node < engine.nodes.len() {
         if found.nodes.len() >= limit || engine.now() >= end {
@@ -69,7 +71,7 @@ pub(crate) async fn list_page(
                 next
             }
             Some(Err(failure)) => {
-                node_errors[cursor.node] = Some(failure.now(&*engine.nodes[cursor.node]));
+                found.node_errors[cursor.node] = Some(failure.now(&*engine.nodes[cursor.node]));
                 found.failed |= bit(cursor.node);
                 None
             }
@@ -83,7 +85,7 @@ pub(crate) async fn list_page(
         }
     }
     match found.failed & all == all {
-        true => Err(node_errors),
+        true => Err(found.node_errors),
         false => Ok((found, None)),
     }
 }

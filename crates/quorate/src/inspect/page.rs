@@ -6,8 +6,9 @@ use quorate_core::inspect::Cursor;
 use thiserror::Error;
 
 use super::LockReport;
+use crate::error::NodeReport;
 
-/// One page of a list of locks.
+/// One page of a [list of locks](crate::Client::locks).
 ///
 /// # Examples
 ///
@@ -15,32 +16,30 @@ use super::LockReport;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let client = quorate::Client::memory();
-/// let _guards = [client.mutex("a").lock().await?, client.mutex("b").lock().await?];
-/// let mut names = Vec::new();
-/// let mut cursor = None;
-/// loop {
-///     let page = client.locks_page("", cursor.as_ref(), 1).await?;
-///     names.extend(page.locks.into_iter().map(|lock| lock.name));
-///     cursor = page.next;
-///     if cursor.is_none() {
-///         break;
+/// let mut list = client.locks("orders:");
+/// while let Some(page) = list.next_page().await? {
+///     if !page.is_complete {
+///         eprintln!("some locks may be missing");
 ///     }
 /// }
-/// assert_eq!(names, ["a", "b"]);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LockPage {
-    /// The locks, in no particular order.
+    /// The locks, in any order.
     pub locks: Vec<LockReport>,
     /// Continues the list. `None` after the last page.
     pub next: Option<LockCursor>,
     /// False if so few nodes answered, up to this page, that locks that are held may be missing.
     pub is_complete: bool,
+    /// Whether each node listed its locks on the pages so far, in the order in which the nodes were
+    /// configured.
+    pub nodes: Box<[NodeReport]>,
 }
 
-/// Where a list of locks continues. It is a text for a URL or a file (`to_string`, `parse`).
+/// Where a [list of locks](crate::Client::locks) continues. It converts to and from text, for a
+/// URL or a file (`to_string`, `parse`).
 ///
 /// # Examples
 ///
@@ -51,10 +50,9 @@ pub struct LockPage {
 /// use quorate::inspect::LockCursor;
 ///
 /// let _guard = client.mutex("a").lock().await?;
-/// let page = client.locks_page("", None, 100).await?;
-/// let text = page.next.unwrap_or_default().to_string(); // for a URL, say
-/// let cursor: LockCursor = text.parse()?;
-/// assert_eq!(client.locks_page("", Some(&cursor), 100).await?.locks.len(), 1);
+/// let cursor: LockCursor = LockCursor::default().to_string().parse()?; // the beginning
+/// let page = client.locks("").starting_at(cursor).next_page().await?.expect("a page");
+/// assert_eq!(page.locks.len(), 1);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -1,4 +1,4 @@
-//! A held lock in the hand of its holder.
+//! The guard of a held lock.
 
 mod calls;
 mod detach;
@@ -28,12 +28,15 @@ use crate::{
 
 /// A held lock.
 ///
-/// While it is there, the client's watchdog renews the lock in the background, unless it was taken
-/// with [`no_renew`](crate::Mutex::no_renew). If the lock is lost all the same,
-/// [`lost`](Self::lost) completes, before anyone else can have it.
+/// While the guard exists, the client's watchdog renews the lock in the background, unless the lock
+/// was acquired with [`no_renew`](crate::Mutex::no_renew). It renews for at most
+/// [`max_hold`](crate::ClientBuilder::max_hold), by default one hour. Then the lock is lost, with
+/// [`LostReason::MaxHold`].
 ///
-/// Dropping the guard releases the lock in the background; the drop neither waits nor needs a
-/// runtime. [`release`](Self::release) tells how it went.
+/// If the lock is lost, [`lost`](Self::lost) completes before another owner can hold the lock.
+///
+/// Dropping the guard releases the lock in the background. The drop neither blocks nor needs a
+/// runtime. [`release`](Self::release) reports whether the release worked.
 ///
 /// # Examples
 ///
@@ -42,8 +45,8 @@ use crate::{
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let client = quorate::Client::memory();
 /// let guard = client.mutex("orders:42").lock().await?;
-/// guard.check()?; // right before each step that must not overlap with another's
-/// drop(guard); // on every way out of the scope, a panic included
+/// guard.check()?; // before each step that must not overlap with another holder's
+/// drop(guard); // releases the lock, even after a panic
 /// assert!(client.mutex("orders:42").try_lock().await?.is_some());
 /// # Ok(()) }
 /// ```
@@ -51,20 +54,20 @@ use crate::{
 pub struct Guard {
     client: Arc<Inner>,
     held: Arc<Held>,
-    /// The call that won it.
+    /// The call that acquired it.
     call: Call,
     is_over: bool,
 }
 
 impl Guard {
-    /// The guard of what the call has won.
+    /// The guard of the lock that the call acquired.
     pub(crate) fn new(client: Arc<Inner>, call: Call, hold: Hold) -> Self {
         let held = call.keep(hold).expect("its outcome says so");
         client.engine.notify_observer(&Event::Held { name: held.name.as_str(), kind: held.kind });
         Self { client, held, call, is_over: false }
     }
 
-    /// What the nodes answered to the call that won the lock.
+    /// What the nodes answered to the call that acquired the lock.
     pub(crate) fn silence(&self) -> Silence {
         Silence { lock: self.held.name.clone(), nodes: self.call.reports() }
     }
@@ -86,11 +89,11 @@ impl Guard {
         self.held.name.as_str()
     }
 
-    /// The fence of this holder: larger than those of all who held the lock before. Send it along
-    /// with every write, so that the resource can turn away what comes from a holder of yesterday.
+    /// The fence of this holder, larger than the fence of every earlier holder. Send it with every
+    /// request, so that the resource can reject the requests of a stale client.
     ///
-    /// It is the same for as long as the lock is held. `None` in classic mode, and for a
-    /// [reader](crate::RwLock::read), since those who hold a lock together have no order.
+    /// It does not change while the lock is held. `None` in classic mode and for a
+    /// [reader](crate::RwLock::read), because readers that hold a lock together have no order.
     ///
     /// # Examples
     ///
@@ -129,7 +132,7 @@ impl Guard {
         OwnerId::new(self.engine().client, self.held.owner.clone())
     }
 
-    /// The safe time that is left if nothing is renewed; zero when the lease has ended.
+    /// How long the lease is valid if it is not renewed. Zero if the lease has ended.
     ///
     /// # Examples
     ///
@@ -150,7 +153,7 @@ impl Guard {
         self.held.remaining(self.engine(), self.engine().now())
     }
 
-    /// Says whether the holder may act right now. It asks nobody.
+    /// Checks that the lock is still held, without asking the nodes.
     ///
     /// # Errors
     ///
@@ -173,8 +176,8 @@ impl Guard {
         self.held.check(self.engine(), self.engine().now())
     }
 
-    /// True if the last renewal was not confirmed, or a clock jumped. The lease goes on, and the
-    /// watchdog tries again.
+    /// True if the last renewal was not confirmed, or a clock jumped. The lock is still held, and
+    /// the watchdog tries again.
     ///
     /// # Examples
     ///
@@ -197,13 +200,14 @@ impl Guard {
         shared.machine.lease(self.held.id).is_some_and(|it| it.lease().is_at_risk())
     }
 
-    /// Completes when the lock is lost: at its deadline even if no node ever answers, and before
-    /// anyone else can have it, unless this machine is too busy to run a woken task within the
-    /// drift allowance. After the machine was suspended it completes at most one second after the
-    /// machine resumes. [`check`](Self::check) is exact on any machine.
+    /// Completes when the lock is lost: at the deadline of the lease even if no node ever answers,
+    /// and before another owner can hold the lock. It may complete later if this machine is too
+    /// busy to run a woken task within the drift allowance. After the machine was suspended, it
+    /// completes at most one second after the machine resumes. [`check`](Self::check) is exact on
+    /// any machine.
     ///
-    /// It never completes while the lock is held, and stays usable after the guard is gone; a lock
-    /// that was released is not lost.
+    /// It never completes while the lock is held. It can be awaited after the guard was dropped. A
+    /// lock that was released is not lost.
     ///
     /// # Examples
     ///
@@ -227,7 +231,7 @@ impl Guard {
         Loss::of(self.held.clone())
     }
 
-    /// A flag that is raised when the lock is lost, to hand to work that looks at it now and then.
+    /// A flag that is raised when the lock is lost, for work that polls it.
     ///
     /// # Examples
     ///
@@ -250,7 +254,7 @@ impl Guard {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops `work`; the lock stays held by the guard.
+    /// Dropping the future drops `work`. The guard still holds the lock.
     ///
     /// # Errors
     ///
@@ -272,7 +276,7 @@ impl Guard {
         run(work, self.lost(), || self.check()).await
     }
 
-    /// Asks the nodes whether a majority still has this lock for us.
+    /// Asks the nodes whether a majority still stores this hold.
     ///
     /// # Cancel safety
     ///
@@ -280,8 +284,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`VerifyError::Lost`] if the lease has ended or a majority does not have it any more: the
-    /// guard is lost from then on. [`VerifyError::NoQuorum`] if too few nodes answered to say.
+    /// [`VerifyError::Lost`] if the lease has ended or a majority no longer stores it: then the
+    /// lock is lost. [`VerifyError::NoQuorum`] if too few nodes answered to decide.
     ///
     /// # Examples
     ///
@@ -309,21 +313,21 @@ impl Guard {
         }
     }
 
-    /// Lets the lock live for `ttl` from now, if it is still ours on a majority of nodes. From then
+    /// Extends the lease to `ttl` from now, if a majority of the nodes still stores it. From then
     /// on the watchdog renews it with that ttl.
     ///
-    /// While too few nodes answer, it tries again until the lease ends. A failed extension does not
-    /// release anything. A shorter `ttl` lets this lease end earlier, from the moment when it is
-    /// sent; the nodes keep the key for as long as they were told before, unless it is released.
+    /// While too few nodes answer, it tries again until the lease ends. A failed extension releases
+    /// nothing. A shorter `ttl` ends this lease earlier, from the moment when it is sent. The nodes
+    /// keep the key until its old end, unless the lock is released.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the lease with the earlier of its old and its new end, until the
-    /// watchdog renews it, with the new ttl.
+    /// Dropping the future leaves the lease with the earlier of its old and its new end. The
+    /// watchdog renews it with the new ttl.
     ///
     /// # Errors
     ///
-    /// [`ExtendError::Lost`] if the lease has ended: nothing revives it.
+    /// [`ExtendError::Lost`] if the lease has ended. A lease that has ended is never revived.
     ///
     /// # Examples
     ///
@@ -355,7 +359,7 @@ impl Guard {
             match outcome {
                 renew::Outcome::Extended { .. } => return Ok(self.check()?),
                 renew::Outcome::Gone => return Err(self.lost_reason(LostReason::Gone).into()),
-                // A renewal that was sent later may have made the lease last.
+                // A renewal that was sent later may have extended the lease.
                 renew::Outcome::TooLate => self.check()?,
                 renew::Outcome::Unsure => {}
             }
@@ -366,17 +370,17 @@ impl Guard {
         }
     }
 
-    /// Releases the lock on all nodes and tells whether it was still ours.
+    /// Releases the lock on all nodes and reports whether it was still held.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not stop the release: it goes on in the background.
+    /// Dropping the future does not stop the release: it continues in the background.
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] if the lease had ended before: someone else may have worked inside
-    /// your critical section. [`ReleaseError::NoQuorum`] if too few nodes answered; the release
-    /// goes on in the background, and the keys expire by themselves.
+    /// [`ReleaseError::Lost`] if the lease had ended: another owner may have held the lock while
+    /// you worked. [`ReleaseError::NoQuorum`] if too few nodes answered: the release continues in
+    /// the background, and the keys expire after their ttl.
     ///
     /// # Examples
     ///
@@ -387,9 +391,9 @@ impl Guard {
     /// # use quorate::error::ReleaseError;
     /// let guard = client.mutex("orders:42").lock().await?;
     /// match guard.release().await {
-    ///     Ok(()) => {} // nobody else was in between
-    ///     Err(ReleaseError::Lost(lost)) => eprintln!("look at what was done: {lost}"),
-    ///     Err(other) => eprintln!("{other}"), // it goes on in the background
+    ///     Ok(()) => {} // the lock was held all the time
+    ///     Err(ReleaseError::Lost(lost)) => eprintln!("check what was done: {lost}"),
+    ///     Err(other) => eprintln!("{other}"), // the release continues in the background
     /// }
     /// # Ok(()) }
     /// ```
@@ -409,8 +413,8 @@ impl Guard {
         }
     }
 
-    /// Gives up the guard without releasing the lock: it is neither renewed nor released any more,
-    /// and ends with its ttl. For work that cannot be stopped.
+    /// Gives up the guard without releasing the lock, which is no longer renewed and expires after
+    /// its ttl. Use it for work that cannot be stopped.
     ///
     /// # Examples
     ///
@@ -420,7 +424,7 @@ impl Guard {
     /// # let client = quorate::Client::memory();
     /// let guard = client.mutex("video:9").lock().await?;
     /// guard.leave_to_expire();
-    /// assert!(client.mutex("video:9").try_lock().await?.is_none(), "it stays locked");
+    /// assert!(client.mutex("video:9").try_lock().await?.is_none(), "the lock is still held");
     /// # Ok(()) }
     /// ```
     pub fn leave_to_expire(mut self) {
@@ -436,7 +440,7 @@ pub(super) async fn run<F: Future>(
 ) -> Result<F::Output, Lost> {
     let (mut work, mut lost) = (std::pin::pin!(work), std::pin::pin!(lost));
     std::future::poll_fn(|cx| {
-        // The loss comes first: work that is done too late does not count.
+        // The loss comes first: work that ends after it does not count.
         if let std::task::Poll::Ready(lost) = lost.as_mut().poll(cx) {
             return std::task::Poll::Ready(Err(lost));
         }
@@ -449,7 +453,7 @@ pub(super) async fn run<F: Future>(
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // The release is queued and lives on by itself: a drop may run anywhere, even in a panic.
+        // The release is only queued here: a drop may run anywhere, even in a panic.
         if !self.is_over {
             self.remove_lease();
         }
@@ -472,21 +476,21 @@ const RETRY_DELAY_MAX: Duration = Duration::from_millis(100);
 mod tests {
     use crate::{Client, memory::MemoryNodes};
 
-    /// The watchdog may have been about to renew the lease when the guard went.
+    /// The watchdog may be about to renew the lease when the guard is dropped.
     #[tokio::test]
-    async fn a_renewal_that_comes_after_the_release_takes_nothing() {
+    async fn renewal_after_the_release_stores_nothing() {
         let nodes = MemoryNodes::new(3);
         let client = Client::builder().memory(&nodes).build().unwrap();
         let guard = client.mutex("orders").lock().await.unwrap();
         let (engine, held) = (guard.engine().clone(), guard.held.clone());
         guard.release().await.unwrap();
         engine.renew(&[held.id]);
-        assert!((0..3).all(|node| nodes.names(node).is_empty()), "nobody holds it");
+        assert!((0..3).all(|node| nodes.names(node).is_empty()), "no node stores it");
     }
 
-    /// What was left to another and released there must not come back.
+    /// A lease that was detached and released by another process must not be stored again.
     #[tokio::test]
-    async fn a_renewal_that_comes_after_a_handover_takes_nothing() {
+    async fn renewal_after_a_detach_stores_nothing() {
         let nodes = MemoryNodes::new(3);
         let client = Client::builder().memory(&nodes).build().unwrap();
         let guard = client.mutex("orders").lock().await.unwrap();
@@ -494,6 +498,6 @@ mod tests {
         let lease = guard.detach().await.unwrap();
         client.adopt(&lease).await.unwrap().release().await.unwrap();
         engine.renew(&[held.id]);
-        assert!((0..3).all(|node| nodes.names(node).is_empty()), "nobody holds it");
+        assert!((0..3).all(|node| nodes.names(node).is_empty()), "no node stores it");
     }
 }

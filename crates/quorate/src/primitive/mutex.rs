@@ -26,25 +26,31 @@ use crate::{
 ///
 /// # Do you need a distributed lock?
 ///
-/// Inside one process `std::sync::Mutex` or `tokio::sync::Mutex` is all it takes. If the resource
-/// can do it, a unique constraint, a conditional write or a transaction is better than any lock,
-/// since it holds under every circumstance. A lock saves work that two would do twice, and guards
-/// what cannot guard itself.
+/// Inside one process `std::sync::Mutex` or `tokio::sync::Mutex` is enough. If the resource
+/// supports a unique constraint, a conditional write or a transaction, use that: it holds under all
+/// circumstances. A lock avoids duplicate work, and protects a resource that cannot protect itself.
 ///
 /// # What it promises
 ///
-/// Until a guard's [`remaining`](Guard::remaining) time is over nobody else holds the lock, as long
-/// as clocks run at rates within one per cent of each other and nodes do not forget their keys.
-/// With three nodes or more they may: the [restart guard](crate::ClientBuilder::quarantine)
-/// keeps a node that may have forgotten from voting until the locks that it knew are over. A holder
-/// that is paused for longer than that does not notice until it looks again; send the guard's
-/// [`fence`](Guard::fence) along, so that the resource can refuse what it does then.
+/// Until the [`remaining`](Guard::remaining) time of a guard is over, no other owner holds the
+/// lock. This requires that the rates of all clocks differ by at most one per cent, and that nodes
+/// do not forget their keys. With three nodes or more a node may forget: the
+/// [quarantine](crate::ClientBuilder::quarantine) keeps a node that may have forgotten locks from
+/// voting until these locks have expired. A holder that is paused for longer than its remaining
+/// time does not notice the loss until it calls [`check`](Guard::check). Send the
+/// [`fence`](Guard::fence) with every request, so that the resource can reject the requests of such
+/// a stale client.
 ///
-/// Those who wait stand in line on the nodes and get the lock in the order in which they came, up
-/// to a round trip. A release hands it to the next one at once. Where something fails the order may
-/// change, and a lock whose holder has died goes to whoever asks first after its ttl. Other
-/// libraries, and clients in [classic mode](crate::ClientBuilder::classic), are excluded but know
-/// no line.
+/// Waiters are queued on the nodes and acquire the lock in FIFO order, up to one round trip. A
+/// release hands the lock to the next waiter at once. After a failure the order may change: if the
+/// holder has crashed, the first client that asks after the ttl acquires the lock. Other libraries,
+/// and clients in [classic mode](crate::ClientBuilder::classic), are excluded but are not queued.
+///
+/// # How long it is held
+///
+/// The client renews the lock at a third of its [`ttl`](Self::ttl) while the [`Guard`] exists,
+/// unless [`no_renew`](Self::no_renew) is set. It renews for at most [`max_hold`](Self::max_hold),
+/// by default one hour: a holder that hangs must not hold the lock for ever.
 ///
 /// # Examples
 ///
@@ -54,7 +60,7 @@ use crate::{
 /// # let client = quorate::Client::memory();
 /// let orders = client.mutex("orders:42");
 /// let guard = orders.lock().await?;
-/// assert!(orders.try_lock().await?.is_none(), "not even we ourselves get it twice");
+/// assert!(orders.try_lock().await?.is_none(), "the lock is not reentrant");
 /// guard.release().await?;
 /// # Ok(()) }
 /// ```
@@ -66,7 +72,7 @@ pub struct Mutex {
     hold: Hold,
     /// Readers share the lock: see [`RwLock`](crate::RwLock).
     kind: OwnerKind,
-    /// As events name it.
+    /// Its kind in events.
     lock_kind: LockKind,
 }
 
@@ -79,14 +85,14 @@ impl Mutex {
         Self { client, name, ttl, hold, kind, lock_kind }
     }
 
-    /// The same lock, held together with others who want it so.
+    /// The same lock, shared with other readers.
     pub(super) const fn shared(mut self) -> Self {
         self.kind.is_shared = true;
         self.lock_kind = LockKind::Read;
         self
     }
 
-    /// One of several locks that are one thing to the user.
+    /// One of several locks that the caller sees as one.
     pub(super) const fn part(
         client: Arc<Inner>,
         name: Name,
@@ -97,13 +103,14 @@ impl Mutex {
         Self { client, name: Ok(name), ttl, hold, kind, lock_kind: LockKind::Permit }
     }
 
-    /// The same lock, and events name it so.
+    /// The same lock, with this kind in events.
     pub(super) const fn named(mut self, kind: LockKind) -> Self {
         self.lock_kind = kind;
         self
     }
 
-    /// Takes a fixed lease: the lock ends with its ttl unless it is extended by hand.
+    /// Acquires a fixed lease: the lock expires after its ttl unless [`extend`](Guard::extend) is
+    /// called.
     ///
     /// # Examples
     ///
@@ -113,7 +120,7 @@ impl Mutex {
     /// # let client = quorate::Client::memory();
     /// # use std::time::Duration;
     /// let minute = client.mutex("reports").ttl(Duration::from_secs(60)).no_renew();
-    /// minute.lock().await?.leave_to_expire(); // one a minute, whoever makes it
+    /// minute.lock().await?.leave_to_expire(); // one report a minute, by all clients
     /// assert!(minute.try_lock().await?.is_none());
     /// # Ok(()) }
     /// ```
@@ -123,8 +130,10 @@ impl Mutex {
         self
     }
 
-    /// How long the lock is held at the most, however often it is renewed: then it is lost, with
-    /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). Default: the client's.
+    /// The longest time for which the lock is held and renewed. Then it is lost, with
+    /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). Default: the
+    /// [`max_hold`](crate::ClientBuilder::max_hold) of the client, which is one hour unless it is
+    /// set.
     ///
     /// # Examples
     ///

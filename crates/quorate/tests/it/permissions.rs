@@ -23,7 +23,7 @@ async fn listed_commands_are_enough_for_mutexes() {
     let error = client.mutex("app:1").lock_timeout(Duration::ZERO).await.expect_err("it is held");
     assert!(matches!(error, LockError::Timeout { .. }), "{error}");
     assert!(client.inspect("app:1").await.expect("the user may inspect").is_held());
-    assert_eq!(client.locks("").await.expect("the user may list").locks.len(), 1);
+    assert_eq!(client.locks("").all().await.expect("the user may list").locks.len(), 1);
     let mutex = client.mutex("app:1");
     // Each waiter releases: the order of the waiters is not known.
     let turn = |mutex: Mutex| async move {

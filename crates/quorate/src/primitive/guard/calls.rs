@@ -1,4 +1,4 @@
-//! What a guard asks of the engine.
+//! The requests of a guard to the engine.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use crate::{
 };
 
 impl Guard {
-    /// Asks the nodes whether they have the lease.
+    /// Asks the nodes whether they store the lease.
     pub(super) async fn ask_nodes(&self) -> (Call, RoundOutcome) {
         let engine = self.engine();
         let begun = Call::begin(engine, Action::Verify, &self.held, |shared, now| {
             let patience = |ttl| engine.vote_timeout(ttl);
             shared.machine.verify(self.held.id, &patience, now).ok_or(())
         });
-        let call = begun.expect("its guard has not let go");
+        let call = begun.expect("the guard holds the lease");
         let Ended::Round(_, finding) = call.outcome().await else {
             unreachable!("a verify ends as one")
         };
@@ -45,11 +45,11 @@ impl Guard {
             let patience = |ttl| engine.vote_timeout(ttl);
             shared.machine.release(self.held.id, &patience, now).ok_or(())
         });
-        begun.expect("a guard lets go once")
+        begun.expect("a guard ends its lease once")
     }
 
-    /// The lease goes on without this guard. Every extension is queued on all nodes by now, or
-    /// never leaves: one that came after a release would take the key again for nobody.
+    /// The lease continues without this guard. Every extension is queued on all nodes by now, or is
+    /// never sent: an extension after a release would store a key without a holder.
     pub(super) fn end(
         &mut self,
         leave: impl FnOnce(&mut Shared, LeaseId) -> Option<HeldLease>,
@@ -59,7 +59,7 @@ impl Guard {
             leave(shared, self.held.id)
         });
         self.tell_end();
-        held.expect("a guard lets go once")
+        held.expect("a guard ends its lease once")
     }
 
     pub(super) fn tell_end(&mut self) {
@@ -73,7 +73,7 @@ impl Guard {
         engine.notify_observer(&Event::LetGo { name, kind, held_for });
     }
 
-    /// The loss, as it was told first.
+    /// The loss as it was reported first.
     pub(super) fn lost_reason(&self, reason: LostReason) -> Lost {
         self.check().err().unwrap_or_else(|| Lost::new(&self.held.name, reason))
     }
@@ -83,7 +83,7 @@ impl Guard {
         Lost::new(&self.held.name, reason)
     }
 
-    /// From now on the lease is held like this. What is left of its time stays as it is.
+    /// Changes how the lease is held. Its deadline does not change.
     pub(crate) fn set_hold(&self, hold: Hold) {
         self.engine().work(|shared, now| {
             let hold = client::Hold { renewal: hold.renewal, until: hold.until(now) };
@@ -93,7 +93,7 @@ impl Guard {
 
     pub(crate) fn lease(&self) -> HeldLease {
         let shared = self.engine().lock();
-        shared.machine.lease(self.held.id).expect("its guard has not let go").clone()
+        shared.machine.lease(self.held.id).expect("the guard holds the lease").clone()
     }
 
     /// What outlives the guard.

@@ -1,4 +1,4 @@
-//! Leaving a held lock to another process.
+//! Detaching a held lock, so that another process can adopt it.
 
 use std::time::Duration;
 
@@ -12,14 +12,13 @@ use crate::{detached_lease::DetachedLease, error::LeaseError, primitive::acquire
 
 impl Guard {
     /// Leaves the lock to another process, which [adopts](crate::Client::adopt) it, or
-    /// [renews](crate::Client::renew_lease) and [releases](crate::Client::release_lease) it. If
-    /// nobody does, it ends with its ttl.
+    /// [renews](crate::Client::renew_lease) and [releases](crate::Client::release_lease) it.
+    /// Otherwise the lock expires after its ttl.
     ///
-    /// If every node granted the lock at once, as when nobody else wants it, the nodes are not
-    /// asked again. Otherwise, except in classic mode, they are asked twice: the holder may still
-    /// be queued on a node that it does not have yet, and a grant that comes later must not count
-    /// for a lease that another process has by then. So it waits up to 50 ms for nodes that are
-    /// about to grant, and then the lease goes on with another owner, and with its whole ttl.
+    /// If every node granted the lock at once, the nodes are not asked again. Otherwise, except in
+    /// classic mode, they are asked twice: the holder may still be queued on a node, and a later
+    /// grant must not count for a lease that another process has adopted. So the call waits up to
+    /// 50 ms for these nodes. Then the lease continues under another owner, with its whole ttl.
     ///
     /// # Cancel safety
     ///
@@ -27,8 +26,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`LeaseError::Lost`] if the lease has ended: as long as too few nodes answer, it waits for
-    /// them. [`LeaseError::NoQuorum`] if they went away just then; the lock is released.
+    /// [`LeaseError::Lost`] if the lease has ended: the call waits while too few nodes answer.
+    /// [`LeaseError::NoQuorum`] if too few nodes answered the last request: the lock is released.
     ///
     /// # Examples
     ///
@@ -38,8 +37,8 @@ impl Guard {
     /// # let client = quorate::Client::memory();
     /// let guard = client.mutex("video:9").lock().await?;
     /// let lease = guard.detach().await?;
-    /// assert!(client.mutex("video:9").try_lock().await?.is_none(), "it stays locked");
-    /// println!("{lease}"); // for the process that goes on with the work
+    /// assert!(client.mutex("video:9").try_lock().await?.is_none(), "the lock is still held");
+    /// println!("{lease}"); // for the process that continues the work
     /// # Ok(()) }
     /// ```
     pub async fn detach(mut self) -> Result<DetachedLease, LeaseError> {
@@ -49,18 +48,18 @@ impl Guard {
             self.end(|shared, lease| shared.machine.leave(lease))
         } else {
             self.gather().await?;
-            // From now on nothing is renewed: an extension would find another owner.
+            // Stop renewals: an extension would find another owner.
             self.engine().lock().machine.retire(self.held.id);
             owner = rename(&self.client, &self.held, &self.lease()).await?;
             self.end(|shared, lease| shared.machine.leave_as(lease, &owner))
         };
-        // A shutdown meanwhile has given it back.
+        // A shutdown meanwhile has released it.
         self.check()?;
         Ok(detached_lease(&held, owner))
     }
 
-    /// Whether another process can go on as this very owner: it is queued nowhere, and nothing that
-    /// was sent for it is still on its way. Then nothing will be.
+    /// Whether another process can continue as this owner: the owner is queued nowhere, and no
+    /// command for it is on its way. Then none will be sent.
     async fn has_left_only_keys(&self) -> bool {
         let engine = self.engine();
         let enough_at = engine.now().saturating_add(GATHER_MAX);
@@ -68,8 +67,8 @@ impl Guard {
             && engine.lock().machine.retire_unextended(self.held.id, engine.now())
     }
 
-    /// Waits until a majority of the nodes has the lease, and a little for the others: one that is
-    /// handed over does not come to more nodes than it has.
+    /// Waits until a majority of the nodes stores the lease, and briefly for the others: a detached
+    /// lease is not stored on more nodes later.
     async fn gather(&self) -> Result<(), LeaseError> {
         let engine = self.engine();
         let enough_at = engine.now().saturating_add(GATHER_MAX);
@@ -93,12 +92,12 @@ impl Guard {
     }
 }
 
-/// How long a lease that is handed over waits for nodes that it can do without.
+/// How long a detach waits for nodes that the majority does not need.
 const GATHER_MAX: Duration = Duration::from_millis(50);
 const GATHER_DELAY_MIN: Duration = Duration::from_millis(1);
 const GATHER_DELAY_MAX: Duration = Duration::from_millis(20);
 
-/// The lease, for another process that goes on as this owner.
+/// The lease, for another process that continues as this owner.
 fn detached_lease(held: &HeldLease, owner: Owner) -> DetachedLease {
     let (ttl, fence) = (held.terms().ttl(), held.fenced().map(FencedLease::fence));
     DetachedLease::new(held.name().clone(), owner, ttl, fence)
@@ -112,7 +111,7 @@ mod tests {
         memory::{Behaviour, MemoryNodes},
     };
 
-    /// A lease that came from another process, so that it goes on as another owner.
+    /// A lease that came from another process, so that a detach changes its owner.
     async fn adopted(nodes: &MemoryNodes) -> (Client, Guard) {
         let settings = Client::builder().memory(nodes).danger_engine_on_this_runtime();
         let client = settings.build().unwrap();
@@ -127,31 +126,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_hands_a_lease_over_forgets_its_owners() {
+    async fn client_that_detaches_a_lease_forgets_its_owners() {
         let (client, guard) = adopted(&MemoryNodes::new(3)).await;
         let before = guard.held.owner.clone();
         let lease = guard.detach().await.unwrap();
-        assert_ne!(*lease.parts().1, before, "it goes on as another owner");
+        assert_ne!(*lease.parts().1, before, "it continues under another owner");
         assert!(!knows_owners(&client));
         client.adopt(&lease).await.unwrap().leave_to_expire();
         assert!(!knows_owners(&client));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_breaks_a_hand_over_off_forgets_its_owners() {
+    async fn client_whose_detach_is_dropped_forgets_its_owners() {
         for patience_ms in (0..1_000).step_by(5) {
             let nodes = MemoryNodes::new(3);
             let (client, guard) = adopted(&nodes).await;
-            // Its answers are waited for, also when the others have given the lease another owner.
+            // The call waits for its answers even after the other nodes changed the owner.
             nodes.set(2, Behaviour::Mute);
             let patience = Duration::from_millis(patience_ms);
-            let handed_over = tokio::time::timeout(patience, guard.detach()).await;
+            let detached = tokio::time::timeout(patience, guard.detach()).await;
             assert!(!knows_owners(&client), "after {patience:?}");
-            if handed_over.is_ok() {
-                assert!(patience_ms > 0, "nothing was waited for");
+            if detached.is_ok() {
+                assert!(patience_ms > 0, "the call waited for nothing");
                 return;
             }
         }
-        panic!("it takes for ever");
+        panic!("the detach never ends");
     }
 }

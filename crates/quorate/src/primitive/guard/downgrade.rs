@@ -1,4 +1,4 @@
-//! A writer that becomes a reader.
+//! Downgrading a writer to a reader.
 
 use quorate_core::{acquire::Outcome, quorum::majority};
 
@@ -10,15 +10,15 @@ use crate::{
 };
 
 impl Guard {
-    /// See [`WriteGuard::downgrade`](crate::WriteGuard::downgrade). Whatever ends it early drops
-    /// the call, which gives back what the reader has, and the guard, which releases the writer.
+    /// See [`WriteGuard::downgrade`](crate::WriteGuard::downgrade). If it ends early, it drops the
+    /// call, which releases the reader, and the guard, which releases the writer.
     pub(crate) async fn downgrade(mut self) -> Result<Self, DowngradeError> {
         if self.held.fenced.is_none() {
             return Err(self.not_shared());
         }
         self.wait_for_majority().await?;
         let client = self.client.clone();
-        // A shutdown waits for us, so that nothing stays that nobody has.
+        // A shutdown waits for this call, so that no key without a holder remains.
         let _call = client.engine.enter_call();
         if client.is_closed() {
             return Err(DowngradeError::ShutDown);
@@ -44,11 +44,11 @@ impl Guard {
         self.tell_end();
         client.engine.notify_observer(&Event::Held { name: held.name.as_str(), kind: held.kind });
         let reader = Self { client: client.clone(), held, call, is_over: false };
-        // A shutdown meanwhile did not see this guard, or has given the lock back already.
+        // A shutdown meanwhile did not see this guard, or has released the lock already.
         if client.is_closed() {
             return Err(DowngradeError::ShutDown);
         }
-        // The caller may have been kept from running until now.
+        // The task may not have run until now.
         reader.check()?;
         Ok(reader)
     }
@@ -57,7 +57,7 @@ impl Guard {
         DowngradeError::NotShared { lock: self.name().to_owned() }
     }
 
-    /// Each node is asked once, so a majority should be there. Until it is, the writer holds on.
+    /// Each node is asked once, so a majority should be attached. Until then the writer waits.
     async fn wait_for_majority(&self) -> Result<(), Lost> {
         let is_there = |report: &&NodeReport| report.answer == NodeAnswer::Attached;
         let has_majority = |nodes: &[NodeReport]| {

@@ -28,7 +28,7 @@ async fn a_lock_that_nobody_has_is_free(fixture: &Fixture) {
     assert_eq!(report.nodes.len(), fixture.len());
     assert!(report.nodes.iter().all(|view| view.observation == Observation::Free));
     assert_eq!(report.to_string(), "a: free");
-    let list = client.locks("").await.expect("every node answers");
+    let list = client.locks("").all().await.expect("every node answers");
     assert!(list.is_complete && list.locks.is_empty(), "{list:?}");
     for bad in ["", "quorate:x", "a\nb"] {
         assert!(client.inspect(bad).await.is_err(), "{bad:?}");
@@ -67,12 +67,12 @@ async fn the_holder_is_told(fixture: &Fixture) {
     assert!(own.holder.expect("alice").is_this_client);
 
     // In classic mode there is nothing by which a lock could be found.
-    let list = bob.locks("").await.expect("every node answers");
+    let list = bob.locks("").all().await.expect("every node answers");
     assert_eq!(names(&list.locks), if is_line { vec!["a"] } else { vec![] });
     guard.release().await.expect("it is held");
     fixture.wait_until_empty(fixture.all());
     assert_eq!(bob.inspect("a").await.expect("every node answers").to_string(), "a: free");
-    assert_eq!(bob.locks("").await.expect("every node answers").locks, []);
+    assert_eq!(bob.locks("").all().await.expect("every node answers").locks, []);
 }
 
 /// This holds even while the record of an earlier Quorate holder exists.
@@ -89,7 +89,7 @@ async fn a_foreign_holder_is_told_from_ours(fixture: &Fixture) {
     assert_eq!((holder.owner_prefix.as_deref(), holder.is_this_client), (None, false));
     let shown = r"a: held by redlock\n (not of Quorate), never expires";
     assert_eq!(report.to_string(), shown);
-    let listed = client.locks("").await.expect("every node answers").locks;
+    let listed = client.locks("").all().await.expect("every node answers").locks;
     assert_eq!(listed, if fixture.mode() == Mode::Queue { vec![report] } else { vec![] });
 }
 
@@ -98,7 +98,7 @@ async fn what_has_expired_is_gone(fixture: &Fixture) {
     let guard = take(client.mutex("a").ttl(SHORT).no_renew()).await;
     guard.leave_to_expire();
     inspect_until(&client, "a", |report| report.holder.is_none()).await;
-    assert_eq!(client.locks("").await.expect("every node answers").locks, []);
+    assert_eq!(client.locks("").all().await.expect("every node answers").locks, []);
 }
 
 #[test]
@@ -130,7 +130,7 @@ async fn those_who_wait(fixture: &Fixture) {
     assert!(times.is_sorted_by(|one, other| one >= other), "{times:?}");
     assert!(times[0] <= started.elapsed() + Duration::from_secs(1), "{times:?}");
     assert!(report.to_string().ends_with(", 3 waiting"), "{report}");
-    let listed = carol.locks("").await.expect("every node answers").locks;
+    let listed = carol.locks("").all().await.expect("every node answers").locks;
     assert_eq!((listed[0].waiting_total, listed[0].waiting.len()), (3, 0), "{listed:?}");
 
     guard.release().await.expect("it is held");
@@ -155,7 +155,8 @@ async fn strange_names(fixture: &Fixture) {
     for name in all {
         guards.push(take(client.mutex(name)).await);
     }
-    let list = async |prefix: &str| client.locks(prefix).await.expect("every node answers").locks;
+    let list =
+        async |prefix: &str| client.locks(prefix).all().await.expect("every node answers").locks;
     assert_eq!(names(&list("").await), all);
     for prefix in ["a*", "a?", "a[", "a\\", "a{", "a}", "größe", "x^", "a", "", "[", "*", "A", "\n"]
     {
@@ -188,11 +189,11 @@ async fn many_locks(fixture: &Fixture) {
     for task in tasks {
         guards.push(task.await.expect("no panic"));
     }
-    let list = client.locks("lock:").await.expect("every node answers");
+    let list = client.locks("lock:").all().await.expect("every node answers");
     assert!(list.is_complete, "{:?}", list.nodes);
     assert_eq!(names(&list.locks), wanted);
     assert!(list.locks.iter().all(|lock| lock.is_held() && lock.holder.is_some()));
-    assert_eq!(client.locks("lock:10").await.expect("every node answers").locks.len(), 100);
+    assert_eq!(client.locks("lock:10").all().await.expect("every node answers").locks.len(), 100);
 }
 
 /// Asks until the report is as it should be.

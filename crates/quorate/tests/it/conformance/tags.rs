@@ -76,8 +76,10 @@ async fn pages_list_every_lock_that_is_held(fixture: &Fixture) {
     for limit in [1, 7, 1_000] {
         let (mut seen, mut cursor, mut pages) = (BTreeSet::new(), None, 0);
         loop {
-            let page = client.locks_page("orders:", cursor.as_ref(), limit).await;
-            let LockPage { locks, next, is_complete, .. } = page.expect("every node answers");
+            let list = client.locks("orders:").page_size(limit);
+            let page = list.starting_at(cursor.unwrap_or_default()).next_page().await;
+            let LockPage { locks, next, is_complete, .. } =
+                page.expect("every node answers").expect("a page");
             assert!(is_complete);
             seen.extend(locks.into_iter().map(|lock| lock.name));
             pages += 1;

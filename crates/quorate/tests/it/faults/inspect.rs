@@ -36,7 +36,7 @@ fn a_minority_that_is_gone_is_named_and_the_others_tell() {
             "{:?}",
             report.nodes
         );
-        let list = block_on(client.locks("")).expect("most nodes answer");
+        let list = block_on(client.locks("").all()).expect("most nodes answer");
         assert!(list.is_complete && list.locks.len() == 1, "{list:?}");
         assert!(matches!(list.nodes[0].answer, NodeAnswer::NodeError(_)), "{:?}", list.nodes);
         assert_eq!(list.nodes[1].answer, NodeAnswer::Attached);
@@ -49,7 +49,7 @@ fn a_minority_that_is_gone_is_named_and_the_others_tell() {
         assert!(!report.is_held(), "one node cannot know: {report:?}");
         let only = format!(", on 1 of {nodes} nodes only");
         assert!(report.to_string().ends_with(&only), "{report}");
-        let list = block_on(client.locks("")).expect("one node answers");
+        let list = block_on(client.locks("").all()).expect("one node answers");
         assert!(!list.is_complete && list.locks.len() == 1, "{list:?}");
     }
 }
@@ -63,7 +63,7 @@ fn if_no_node_answers_each_says_why() {
     eventually("the loss is seen", PATIENCE, is_gone);
     for error in [
         block_on(client.inspect("a")).expect_err("no node answers"),
-        block_on(client.locks("")).expect_err("no node answers"),
+        block_on(client.locks("").all()).expect_err("no node answers"),
     ] {
         let InspectError::NoAnswer { nodes } = &error else { panic!("{error}") };
         assert_eq!(nodes.len(), 3);
@@ -84,12 +84,12 @@ fn a_node_that_hangs_is_not_waited_for() {
     let report = block_on(client.inspect("a")).expect("two nodes answer");
     assert_eq!(report.nodes[2].observation, Observation::NodeError(NodeError::TimedOut));
     assert!(report.is_held());
-    let list = block_on(client.locks("")).expect("two nodes answer");
+    let list = block_on(client.locks("").all()).expect("two nodes answer");
     assert!(list.is_complete && list.locks.len() == 1, "{list:?}");
     assert!(started.elapsed() < PATIENCE / 2, "{:?}", started.elapsed());
     let _ = block_on(client.clone().shutdown(Duration::ZERO));
     assert_eq!(block_on(client.inspect("a")), Err(InspectError::ShutDown));
-    assert_eq!(block_on(client.locks("")), Err(InspectError::ShutDown));
+    assert_eq!(block_on(client.locks("").all()), Err(InspectError::ShutDown));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_server_that_is_full_still_tells() {
     tell(&server, &["CONFIG", "SET", "maxmemory", "1"]);
     let report = block_on(client.inspect("a")).expect("it answers");
     assert!(report.is_held(), "{report}");
-    assert_eq!(block_on(client.locks("")).expect("it answers").locks.len(), 1);
+    assert_eq!(block_on(client.locks("").all()).expect("it answers").locks.len(), 1);
 }
 
 /// Rights as they were before locks could be listed are enough for all but that.
@@ -117,7 +117,7 @@ fn without_the_right_to_scan_a_lock_can_be_looked_at_but_not_found() {
     let _guard = block_on(client.mutex("app:a").ttl(LONG).lock()).expect("it is free");
     let report = block_on(client.inspect("app:a")).expect("it answers");
     assert!(report.is_held(), "{report}");
-    let error = block_on(client.locks("")).expect_err("it is denied");
+    let error = block_on(client.locks("").all()).expect_err("it is denied");
     assert!(matches!(error, InspectError::Denied { .. }), "{error}");
     assert!(error.to_string().contains("SCAN"), "{error}");
     let error = block_on(client.inspect("other")).expect_err("it is denied");
@@ -127,9 +127,9 @@ fn without_the_right_to_scan_a_lock_can_be_looked_at_but_not_found() {
     tell(&server, &["ACL", "SETUSER", "app", "+scan"]);
     let other = connect_to_all(settings([server.url()]));
     let _others = block_on(other.mutex("other").ttl(LONG).lock()).expect("it is free");
-    let locks = block_on(client.locks("")).expect("it may scan now").locks;
+    let locks = block_on(client.locks("").all()).expect("it may scan now").locks;
     assert_eq!(locks.iter().map(|it| &*it.name).collect::<Vec<_>>(), ["app:a"]);
-    assert_eq!(block_on(other.locks("")).expect("it may").locks.len(), 2);
+    assert_eq!(block_on(other.locks("").all()).expect("it may").locks.len(), 2);
 }
 
 /// Days pass on the server's clock, while the holder goes on to extend.
@@ -174,15 +174,13 @@ fn pages_have_the_locks_of_a_node_that_was_away() {
     let guards = names.iter().map(|name| block_on(client.mutex(name).lock()).expect("it is free"));
     let guards: Vec<_> = guards.collect();
     nodes.set(0, Behaviour::Fail);
-    let page = block_on(client.locks_page("", None, 1)).expect("two nodes answer");
+    let mut list = client.locks("").page_size(1);
+    let page = block_on(list.next_page()).expect("two nodes answer").expect("the first page");
     assert!(page.is_complete, "{page:?}");
     nodes.set(0, Behaviour::Answer);
     let mut seen: Vec<String> = page.locks.into_iter().map(|lock| lock.name).collect();
-    let mut cursor = page.next;
-    while let Some(next) = cursor {
-        let page = block_on(client.locks_page("", Some(&next), 1)).expect("all nodes answer");
+    while let Some(page) = block_on(list.next_page()).expect("all nodes answer") {
         seen.extend(page.locks.into_iter().map(|lock| lock.name));
-        cursor = page.next;
     }
     seen.sort();
     seen.dedup();

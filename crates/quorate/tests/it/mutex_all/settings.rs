@@ -85,7 +85,10 @@ async fn bad_name_or_ttl_refuses_the_whole_set() {
         let refused = pair(&client).ttl(ttl).lock().await;
         assert!(matches!(refused, Err(LockError::InvalidTtl(_))), "{refused:?}");
     }
-    assert!(client.locks("").await.expect("it answers").locks.is_empty(), "nothing was asked");
+    assert!(
+        client.locks("").all().await.expect("it answers").locks.is_empty(),
+        "nothing was asked"
+    );
     let set = pair(&client).lock().await.expect("both are free");
     let extended = set.extend(Duration::ZERO).await;
     assert!(matches!(extended, Err(ExtendError::InvalidTtl(_))), "{extended:?}");

@@ -25,7 +25,7 @@ async fn all_entries_are_told_with_their_identity(fixture: &Fixture) {
         assert!(!it.is_shared && !it.is_foreign, "{report:?}");
         assert!(it.fence.is_some() && it.held_for.is_some() && it.expires_in.is_some());
     }
-    let list = alice.locks("").await.expect("every node answers");
+    let list = alice.locks("").all().await.expect("every node answers");
     assert_eq!(list.locks.len(), 1);
     assert_eq!(list.locks[0].name, "a");
     assert_eq!(list.locks[0].shared_with.len(), 2);

@@ -150,7 +150,7 @@ async fn all_who_hold_it_are_told(fixture: &Fixture) {
     assert!(report.is_held() && holder.is_shared && holder.fence.is_none(), "{report:?}");
     assert!(holder.held_for.is_some() && holder.expires_in.is_some(), "{report:?}");
     assert!(report.to_string().contains(", shared with 2 others"), "{report}");
-    let list = alice.locks("").await.expect("every node answers");
+    let list = alice.locks("").all().await.expect("every node answers");
     assert_eq!(list.locks.len(), 1);
     assert_eq!(list.locks[0].shared_with.len(), 2);
     let error = bob.mutex("a").lock_timeout(Duration::ZERO).await.expect_err("it is held");
