@@ -1,4 +1,4 @@
-//! A lease on its way from one process to another.
+//! A lease as text, for another process.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -11,10 +11,11 @@ use quorate_core::{
 };
 use thiserror::Error;
 
-/// A lease that nobody renews or releases: what another process needs to adopt it.
+/// A detached lease, which no client renews or releases. Another process can adopt it.
 ///
-/// It is a line of text for a pipe, a queue or an environment variable (`to_string`, `parse`).
-/// Whoever has it can renew and release the lock: it is a secret, and its `Debug` shows none of it.
+/// It converts to and from one line of text (`to_string`, `parse`), for a pipe, a queue or an
+/// environment variable. The text is a secret: a process that knows it can renew and release the
+/// lock. `Debug` shows only the name of the lock.
 ///
 /// # Examples
 ///
@@ -60,7 +61,7 @@ impl DetachedLease {
         self.name.as_str()
     }
 
-    /// The ttl with which it is renewed.
+    /// Its ttl.
     ///
     /// # Examples
     ///
@@ -71,7 +72,7 @@ impl DetachedLease {
     /// # use std::time::Duration;
     /// let mutex = client.mutex("video:9").ttl(Duration::from_secs(30));
     /// let lease = mutex.lock().await?.detach().await?;
-    /// assert_eq!(lease.ttl(), Duration::from_secs(30)); // whoever adopts it has to be faster
+    /// assert_eq!(lease.ttl(), Duration::from_secs(30)); // adopt it before this time is over
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -79,8 +80,8 @@ impl DetachedLease {
         self.ttl
     }
 
-    /// The fence of the holder who left it, which the one who adopts it has as well. `None` if that
-    /// was in classic mode, or shared the lock with others.
+    /// The fence of the holder that detached it, which is also that of the process that adopts it.
+    /// `None` in classic mode and for a reader.
     ///
     /// # Examples
     ///
@@ -98,11 +99,11 @@ impl DetachedLease {
         self.fence.filter(|_| !self.is_shared())
     }
 
-    /// The same lease with nothing in it but what follows from its owner, for a service that gives
-    /// leases to clients which it does not trust. Its [fence](Self::fence) may be smaller.
+    /// The same lease with only what follows from its owner, for a service that gives leases to
+    /// untrusted clients. Its [fence](Self::fence) may be smaller.
     ///
-    /// Renewing a lease stores its fence, from which all later ones are counted. A client that
-    /// changes the text could store any fence.
+    /// A renewal stores the fence of the lease, and later fences are larger. A client that changes
+    /// the text could store any fence.
     ///
     /// # Examples
     ///
@@ -124,7 +125,7 @@ impl DetachedLease {
     }
 
     /// True if everything in it follows from its owner, which the nodes compare before they renew
-    /// or release anything. That of a lease in classic mode never does.
+    /// or release a lock. False for every lease of classic mode.
     ///
     /// # Examples
     ///
@@ -146,7 +147,7 @@ impl DetachedLease {
         })
     }
 
-    /// The fence with which it is extended: also one who shares the lock has that.
+    /// The fence with which it is extended. Readers have it too.
     pub(crate) const fn stored_fence(&self) -> Option<Fence> {
         self.fence
     }
@@ -184,14 +185,14 @@ impl FromStr for DetachedLease {
         }
         let ttl_ms = part()?.parse().map_err(|_| ParseLeaseError::Malformed)?;
         let fence = part()?.parse().map(Fence::new).map_err(|_| ParseLeaseError::Malformed)?;
-        // Whoever renews the lease stores its fence, from which all later ones are counted.
+        // A renewal stores this fence, and later fences are larger.
         if fence > FENCE_MAX {
             return Err(ParseLeaseError::Malformed);
         }
         let owner = bytes(part()?).ok_or(ParseLeaseError::Malformed)?;
         let name = Name::parse(part()?, "")?;
         let (owner, ttl) = (Owner::from_bytes(&owner), Duration::from_millis(ttl_ms));
-        // Zero is no fence: that is a lease of classic mode.
+        // A lease of classic mode has fence zero.
         Ok(Self::new(name, owner, ttl, Some(fence).filter(|fence| *fence != Fence::ZERO)))
     }
 }
@@ -214,15 +215,15 @@ impl fmt::Debug for DetachedLease {
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ParseLeaseError {
-    /// It is not what `detach` made.
-    #[error("this is not a lease as detach makes it")]
+    /// It is not the text of a detached lease.
+    #[error("invalid lease: use the text of a DetachedLease, unchanged")]
     Malformed,
-    /// The name in it cannot be a lock's.
+    /// The name in it is invalid.
     #[error(transparent)]
     InvalidName(#[from] NameError),
 }
 
-/// A service writes every lease as text: the machinery of formats would take longer than the rest.
+/// A service writes every lease as text, and `format!` would take longer than the rest.
 fn hex(bytes: &[u8]) -> String {
     let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or_default();
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
@@ -237,7 +238,7 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
 }
 
-/// Says what the text is, and in which form.
+/// Identifies the text and its version.
 const MARK: &str = "quorate-lease-1";
 
 const OWNER_HEX_MAX: usize = 1_024;
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_survives_its_way_as_text_and_is_not_shown() {
+    fn lease_converts_to_text_and_back_and_debug_hides_it() {
         let owner = Owner::new(&ClientId::from_random([9; 20]), 3, "me/host/1");
         let name = Name::parse("a:b c:d", "").unwrap();
         for fence in [None, Some(Fence::new(7))] {
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn other_texts_are_rejected() {
         for text in [
             "",
             "x",

@@ -1,4 +1,4 @@
-//! What can go wrong, one enum per operation. Evidence is data; text is for people.
+//! Errors: one type for each operation. Their fields have the facts, and `Display` describes them.
 //!
 //! # Examples
 //!
@@ -10,7 +10,7 @@
 //!
 //! match client.mutex("orders:42").try_lock().await {
 //!     Ok(Some(guard)) => guard.release().await?,
-//!     Ok(None) => println!("someone has it"),
+//!     Ok(None) => println!("another owner holds it"),
 //!     Err(LockError::NoQuorum { nodes, .. }) => nodes.iter().for_each(|node| eprintln!("{node}")),
 //!     Err(other) => return Err(other.into()),
 //! }
@@ -37,7 +37,7 @@ pub use crate::{
     node_error::{NodeAnswer, NodeError, NodeReport},
 };
 
-/// Why a lock was not taken.
+/// Why a lock was not acquired.
 ///
 /// # Examples
 ///
@@ -50,7 +50,7 @@ pub use crate::{
 ///
 /// nodes.set(0, Behaviour::Fail);
 /// let Err(LockError::NoQuorum { nodes, .. }) = client.mutex("orders:42").try_lock().await else {
-///     panic!("nobody answered");
+///     panic!("no node answered");
 /// };
 /// assert_eq!(nodes[0].answer, NodeAnswer::NodeError(NodeError::ConnectionRefused));
 /// # Ok(()) }
@@ -58,7 +58,7 @@ pub use crate::{
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Another owner kept the lock for the whole wait.
+    /// Another owner held the lock during the whole wait.
     #[error("timed out after {waited:?} waiting for the lock {lock:?}{}", HeldBy(.holder))]
     Timeout {
         /// The name of the lock. For a semaphore, its name.
@@ -68,26 +68,26 @@ pub enum LockError {
         /// The holder, if the nodes could report it.
         holder: Option<Box<Holder>>,
     },
-    /// Too few nodes answered to decide either way. This is not "held by another".
+    /// Too few nodes answered to decide. It does not mean that another owner holds the lock.
     #[error("no quorum for the lock {lock:?}: {}", Reports(.nodes))]
     NoQuorum {
         /// The name of the lock.
         lock: String,
-        /// What each node said, in the order in which they were configured.
+        /// What each node answered, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
-    /// So many nodes denied the right to lock that no majority is left.
+    /// Too many nodes denied the right to lock for a majority.
     #[error("denied access to the lock {lock:?}: {}", Reports(.nodes))]
     Denied {
         /// The name of the lock.
         lock: String,
-        /// What each node said, in the order in which they were configured.
+        /// What each node answered, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
-    /// The name cannot be a lock's.
+    /// The name is invalid.
     #[error(transparent)]
     InvalidName(#[from] NameError),
-    /// The ttl cannot be a lock's.
+    /// The ttl is invalid.
     #[error(transparent)]
     InvalidTtl(#[from] TtlError),
     /// Classic mode does not support shared locks.
@@ -200,7 +200,7 @@ impl LockError {
     }
 }
 
-/// Why a ttl was refused.
+/// Why a ttl is invalid.
 ///
 /// # Examples
 ///
@@ -223,16 +223,16 @@ impl LockError {
 pub enum TtlError {
     /// It is longer than the client's `max_ttl`.
     #[error(
-        "a ttl of {ttl:?} is longer than this client's max_ttl of {max:?}; raise max_ttl on every \
-         client of these nodes"
+        "invalid ttl {ttl:?}: this client's max_ttl is {max:?}; raise max_ttl on every client of \
+         these nodes"
     )]
     AboveMax {
-        /// What was asked for.
+        /// The requested ttl.
         ttl: Duration,
         /// The client's limit.
         max: Duration,
     },
-    /// It cannot be the ttl of any lock.
+    /// No lock can have it.
     #[error(transparent)]
     Terms(#[from] TermsError),
 }
@@ -290,24 +290,25 @@ pub enum LeaseError {
     /// The lease has ended.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// Too few nodes answered to say.
+    /// Too few nodes answered to decide.
     #[error("no quorum for the lock {lock:?}: {}", Reports(.nodes))]
     NoQuorum {
         /// The name of the lock.
         lock: String,
-        /// What each node said, in the order in which they were configured.
+        /// What each node answered, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
-    /// Its ttl is not allowed here.
+    /// Its ttl is invalid for this client.
     #[error(transparent)]
     InvalidTtl(#[from] TtlError),
     /// The client was shut down.
     #[error("the client was shut down")]
     ShutDown,
-    /// The lease was left by a client in classic mode and this one is not, or the other way round.
+    /// The lease was detached by a client in classic mode and this client is in the default mode,
+    /// or the other way round.
     #[error(
-        "the lease was left in another mode than this client's: build this client with or without \
-         classic() as the other one"
+        "the lease was detached in another mode: build this client with or without classic(), as \
+         the client that detached it"
     )]
     OtherMode,
     /// The lease cannot be downgraded: its owner is a reader or an entry of a reentrant lock, or
@@ -331,7 +332,7 @@ pub enum LeaseError {
 /// let guard = client.mutex("orders:42").lock().await?;
 /// let refused = guard.extend(Duration::from_secs(3_600)).await;
 /// assert!(matches!(refused, Err(ExtendError::InvalidTtl(_))));
-/// guard.check()?; // the lease is as it was
+/// guard.check()?; // the lease has not changed
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -340,7 +341,7 @@ pub enum ExtendError {
     /// The lease has ended, or ended before a majority could be reached.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// The ttl was refused. The lease is as it was.
+    /// The ttl is invalid. The lease has not changed.
     #[error(transparent)]
     InvalidTtl(#[from] TtlError),
 }
@@ -358,7 +359,7 @@ pub enum ExtendError {
 /// let guard = client.mutex("orders:42").lock().await?;
 /// nodes.set(0, Behaviour::Fail);
 /// assert!(matches!(guard.verify().await, Err(VerifyError::NoQuorum { .. })));
-/// guard.check()?; // the lease goes on until its deadline
+/// guard.check()?; // the lease is valid until its deadline
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -367,17 +368,17 @@ pub enum VerifyError {
     /// The lease has ended.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// Too few nodes answered to say. The lease goes on until its deadline.
+    /// Too few nodes answered to decide. The lease is valid until its deadline.
     #[error("no quorum for the lock {lock:?}: {}", Reports(.nodes))]
     NoQuorum {
         /// The name of the lock.
         lock: String,
-        /// What each node said, in the order in which they were configured.
+        /// What each node answered, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
 }
 
-/// Why a release is not known to have worked.
+/// Why a release was not confirmed.
 ///
 /// # Examples
 ///
@@ -388,22 +389,23 @@ pub enum VerifyError {
 /// # let client = quorate::Client::builder().memory(&nodes).build()?;
 /// # use quorate::error::ReleaseError;
 /// let guard = client.mutex("orders:42").lock().await?;
-/// nodes.forget(0); // from here on somebody else could have had it
+/// nodes.forget(0); // from now on another owner could hold it
 /// assert!(matches!(guard.release().await, Err(ReleaseError::Lost(_))));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// The lease had ended before: someone else may have worked inside your critical section.
+    /// The lease had ended: another owner may have held the lock while you worked.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// Too few nodes answered. The release goes on in the background, and the keys expire.
+    /// Too few nodes answered. The release continues in the background, and the keys expire after
+    /// their ttl.
     #[error("no quorum for the lock {lock:?}: {}", Reports(.nodes))]
     NoQuorum {
         /// The name of the lock.
         lock: String,
-        /// What each node said, in the order in which they were configured.
+        /// What each node answered, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
 }
@@ -429,7 +431,7 @@ pub enum ReleaseError {
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum WithError {
-    /// The lock was not taken, and the work did not start.
+    /// The lock was not acquired, and the work did not start.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// The lease ended before the work did.

@@ -1,5 +1,5 @@
-//! Looking at locks: who holds them, since when, and who waits. For people; nothing may be decided
-//! by it, since everything can have changed when it is read.
+//! Reports about locks: who holds them, since when, and who waits. They are for people. Do not base
+//! decisions on a report: the lock can change before the report is read.
 //!
 //! # Examples
 //!
@@ -52,24 +52,24 @@ pub use crate::holder::Holder;
 pub struct LockReport {
     /// The name of the lock.
     pub name: String,
-    /// Whose key most of the nodes have that answered. It holds the lock if that is a majority of
-    /// all nodes: see [`is_held`](Self::is_held).
+    /// The owner whose key most of the answering nodes store. It holds the lock if they are a
+    /// majority of all nodes: see [`is_held`](Self::is_held).
     pub holder: Option<Holder>,
-    /// Who holds it together with the holder, the earliest first: about a hundred at the most.
-    /// Empty if it is held alone.
+    /// The other holders of a shared lock, the earliest first: at most about a hundred. Empty if
+    /// the holder is the only one.
     pub shared_with: Vec<Holder>,
-    /// How many nodes have the holder's key.
+    /// How many nodes store the holder's key.
     pub votes: usize,
-    /// Who stands in line, the first one first; a hundred at the most. Empty in a list of locks.
+    /// The queue, the first waiter first: at most a hundred. Empty in a list of locks.
     pub waiting: Vec<Waiter>,
-    /// How many stand in line.
+    /// The length of the queue.
     pub waiting_total: u64,
-    /// What each node said, in the order in which they were configured.
+    /// What each node answered, in the order in which they were configured.
     pub nodes: Box<[NodeView]>,
 }
 
 impl LockReport {
-    /// True if a majority of all nodes has the holder's key.
+    /// True if a majority of all nodes stores the holder's key.
     ///
     /// # Examples
     ///
@@ -78,7 +78,7 @@ impl LockReport {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let nodes = quorate::memory::MemoryNodes::new(3);
     /// # let client = quorate::Client::builder().memory(&nodes).build()?;
-    /// nodes.plant(0, "orders:42", b"what is left of something");
+    /// nodes.plant(0, "orders:42", b"another owner");
     /// let report = client.inspect("orders:42").await?;
     /// assert_eq!(report.votes, 1);
     /// assert!(!report.is_held(), "two of three would be a majority");
@@ -112,8 +112,8 @@ impl LockReport {
         self.nodes.iter().filter(is_answer).count() >= majority(self.nodes.len())
     }
 
-    /// The first place in line of this client, counted from 0; `None` if it is not among those
-    /// named.
+    /// The first position of this client in the queue, counted from 0. `None` if it is not among
+    /// the reported waiters.
     ///
     /// # Examples
     ///
@@ -123,8 +123,8 @@ impl LockReport {
     /// # let client = quorate::Client::memory();
     /// let report = client.inspect("orders:42").await?;
     /// match report.place_of_this_client() {
-    ///     Some(place) => println!("{place} are before us"),
-    ///     None => println!("we do not wait"),
+    ///     Some(place) => println!("{place} waiters are before us"),
+    ///     None => println!("this client does not wait"),
     /// }
     /// # assert_eq!(report.place_of_this_client(), None);
     /// # Ok(()) }
@@ -134,12 +134,12 @@ impl LockReport {
         self.waiting.iter().position(|waiter| waiter.is_this_client)
     }
 
-    /// True if enough nodes have answered to say that nobody has the lock or waits for it.
+    /// True if enough nodes answered to know that no client holds the lock or waits for it.
     pub(crate) fn is_gone(&self) -> bool {
         self.holder.is_none() && self.waiting_total == 0 && self.is_free()
     }
 
-    /// True if so many nodes have nothing that nobody can hold the lock.
+    /// True if too many nodes have no key for anyone to hold the lock.
     fn is_free(&self) -> bool {
         let free = self.nodes.iter().filter(|view| view.observation == Observation::Free).count();
         free > self.nodes.len() - majority(self.nodes.len())
@@ -164,7 +164,7 @@ impl fmt::Display for LockReport {
                 write!(f, ", entered {} times by {identity:?}", others + 1)?;
             }
             (1, None) => f.write_str(", shared with 1 other")?,
-            // No more are told.
+            // Nodes report no more than these.
             (others @ 99.., None) => write!(f, ", shared with {others} others or more")?,
             (others, None) => write!(f, ", shared with {others} others")?,
         }
@@ -178,7 +178,7 @@ impl fmt::Display for LockReport {
     }
 }
 
-/// One who stands in line.
+/// A caller that waits for a lock.
 ///
 /// # Examples
 ///
@@ -196,9 +196,9 @@ impl fmt::Display for LockReport {
 pub struct Waiter {
     /// Program, host and process.
     pub who: String,
-    /// It is the client that asked.
+    /// True if the client that asked waits.
     pub is_this_client: bool,
-    /// For how long it waits.
+    /// How long it has waited.
     pub waiting_for: Duration,
 }
 
@@ -208,7 +208,7 @@ impl fmt::Display for Waiter {
     }
 }
 
-/// What one node said about a lock.
+/// What one node answered about a lock.
 ///
 /// # Examples
 ///
@@ -228,7 +228,7 @@ impl fmt::Display for Waiter {
 pub struct NodeView {
     /// The node's address, without user and password.
     pub node: String,
-    /// What it said.
+    /// What it answered.
     pub observation: Observation,
 }
 
@@ -243,7 +243,7 @@ impl fmt::Display for NodeView {
     }
 }
 
-/// What one node has under the name of a lock.
+/// What one node stores under the name of a lock.
 ///
 /// # Examples
 ///
@@ -259,10 +259,10 @@ impl fmt::Display for NodeView {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Observation {
-    /// Nothing.
+    /// No key.
     Free,
-    /// Somebody's key.
+    /// The key of an owner.
     Held(Holder),
-    /// It gave no usable answer.
+    /// The node gave no usable answer.
     NodeError(NodeError),
 }

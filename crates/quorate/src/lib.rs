@@ -12,33 +12,33 @@
 //! let client = Client::memory(); // the same without any server
 //!
 //! let orders = client.mutex("orders:42");
-//! let guard = orders.lock().await?; // waits in line while someone else has it
-//! let fence = guard.fence(); // grows with every holder: send it along with every write
-//! guard.check()?; // may I act right now?
-//! guard.release().await?; // dropping it releases it, too
+//! let guard = orders.lock().await?; // waits while another owner holds it
+//! let fence = guard.fence(); // grows with every holder: send it with every write
+//! guard.check()?; // is the lock still held?
+//! guard.release().await?; // dropping the guard releases it too
 //! # Ok(()) }
 //! ```
 //!
 //! # Where to look
 //!
 //! - [`Client`] connects to nodes and makes locks; [`ClientBuilder`] has all settings.
-//! - [`Mutex`] says what the lock promises and what it does not. Read it before relying on it.
+//! - [`Mutex`] documents what a lock promises and what it does not. Read it before you rely on it.
 //! - [`Semaphore`] has several permits, each of which is such a lock.
-//! - [`MutexAll`] is several such locks, acquired together or not at all.
-//! - [`RwLock`] is one that many hold together to read, or one alone to write.
-//! - [`Guard`] is a held lock.
-//! - [`fence`] has what a resource needs to refuse a holder of yesterday.
-//! - [`error`] has one error for each operation, with what each node said.
+//! - [`MutexAll`] acquires several such locks together or not at all.
+//! - [`RwLock`] is shared by readers, or held exclusively by one writer.
+//! - [`Guard`], [`ReadGuard`], [`WriteGuard`] and [`Permit`] are held locks.
+//! - [`fence`] has what a resource needs to reject a stale client.
+//! - [`error`] has one error for each operation, with what each node answered.
 //! - [`inspect`] shows who holds a lock, since when, and who waits.
-//! - [`observe`] tells what happens inside; [`blocking`] is the same without async.
-//! - [`memory`] has nodes that can be told to misbehave, for tests.
-//! - With the feature `local`, `Client::local` locks among the processes of one machine, without
-//!   any server.
+//! - [`observe`] reports events. [`blocking`] is the same API without async.
+//! - [`memory`] has nodes in memory that can fail on request, for tests.
+//! - With the feature `local`, `Client::local` excludes the processes of one machine, without any
+//!   server.
 //!
 //! # Runtimes
 //!
-//! Node I/O and timers run on a thread of the client's own, so the futures of this crate can be
-//! awaited on any executor, and blocking user code does not hold them up.
+//! Each client has its own thread for node I/O and timers. So the futures of this crate can be
+//! awaited on any executor, and blocking code of the caller does not delay renewals.
 
 pub mod blocking;
 mod client;

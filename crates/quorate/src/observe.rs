@@ -1,8 +1,8 @@
-//! What happens inside, as events: for metrics, traces, logs and tests.
+//! Events of a client: for metrics, traces, logs and tests.
 //!
-//! An [`Observer`] is told about everything as it happens, on whichever thread it happens. It must
-//! not block, and must not use the client that tells it: no locking, extending or dropping of
-//! guards. The features `tracing` and `metrics` have adapters.
+//! An [`Observer`] receives each event when it happens, on any thread. It must not block, and must
+//! not use the client that calls it: it must not acquire or extend a lock, nor drop a guard. The
+//! features `tracing` and `metrics` have adapters.
 //!
 //! # Examples
 //!
@@ -44,7 +44,7 @@ use quorate_core::{
 
 use crate::error::{LostReason, NodeAnswer, NodeError};
 
-/// Is told what happens.
+/// Receives events.
 ///
 /// # Examples
 ///
@@ -65,8 +65,8 @@ use crate::error::{LostReason, NodeAnswer, NodeError};
 /// # Ok::<(), quorate::error::ConfigError>(())
 /// ```
 pub trait Observer: Send + Sync + 'static {
-    /// Something happened. This is called on the client's own threads: it must not block, and must
-    /// not call into the client.
+    /// Receives an event. Threads of the client call it: it must not block, and must not call the
+    /// client.
     ///
     /// # Examples
     ///
@@ -117,7 +117,7 @@ impl fmt::Debug for dyn Observer {
     }
 }
 
-/// Something that happened.
+/// An event of a client.
 ///
 /// # Examples
 ///
@@ -128,7 +128,7 @@ impl fmt::Debug for dyn Observer {
 ///     match event {
 ///         Event::NodeDown { node, node_error } => Some(format!("{node} is down: {node_error}")),
 ///         Event::AtRisk { name, .. } => Some(format!("{name} is at risk")),
-///         _ => None, // there will be more of them
+///         _ => None, // later versions may add events
 ///     }
 /// }
 /// let at_risk = Event::AtRisk { name: "orders:42", kind: LockKind::Mutex };
@@ -137,9 +137,9 @@ impl fmt::Debug for dyn Observer {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// All nodes are being asked something.
+    /// A round begins: all nodes are asked.
     Started {
-        /// Names this round within its process.
+        /// Identifies this round within its process.
         round: u64,
         /// What is asked.
         action: Action,
@@ -148,7 +148,7 @@ pub enum Event<'a> {
         /// The kind of the lock.
         kind: LockKind,
     },
-    /// One node answered, or is known not to. It may come after the round has ended.
+    /// One node answered or failed. This event may follow the end of the round.
     Answered {
         /// The round.
         round: u64,
@@ -156,7 +156,7 @@ pub enum Event<'a> {
         action: Action,
         /// The node's address, without secrets.
         node: &'a str,
-        /// What it said.
+        /// What it answered.
         answer: &'a NodeAnswer,
         /// How long it took.
         took: Duration,
@@ -171,19 +171,19 @@ pub enum Event<'a> {
         name: &'a str,
         /// The kind of the lock.
         kind: LockKind,
-        /// How it went.
+        /// The outcome.
         outcome: Outcome,
         /// How long it took.
         took: Duration,
     },
-    /// A call began to wait for a lock that somebody else has.
+    /// A call begins to wait for a lock that another owner holds.
     WaitStarted {
         /// The lock.
         name: &'a str,
         /// The kind of the lock.
         kind: LockKind,
     },
-    /// That call is over: it got the lock, gave up, or was dropped.
+    /// That call ends: it acquired the lock, gave up, or was dropped.
     WaitEnded {
         /// The lock.
         name: &'a str,
@@ -192,14 +192,14 @@ pub enum Event<'a> {
         /// How long it waited.
         waited: Duration,
     },
-    /// A guard was handed out.
+    /// A caller got a guard.
     Held {
         /// The lock.
         name: &'a str,
         /// The kind of the lock.
         kind: LockKind,
     },
-    /// A guard is gone: released, dropped, or left to expire.
+    /// A guard ends: it was released, dropped, detached, or left to expire.
     LetGo {
         /// The lock.
         name: &'a str,
@@ -214,19 +214,20 @@ pub enum Event<'a> {
         name: &'a str,
         /// The kind of the lock.
         kind: LockKind,
-        /// How it went.
+        /// The outcome.
         outcome: Outcome,
-        /// The safe time that was left when the answer came: the early warning.
+        /// How long the lease was still valid when the answer came. A small margin is an early
+        /// warning.
         margin: Duration,
     },
-    /// A lease goes on, but its last renewal was not confirmed, or a clock jumped.
+    /// A lock is still held, but its last renewal was not confirmed, or a clock jumped.
     AtRisk {
         /// The lock.
         name: &'a str,
         /// The kind of the lock.
         kind: LockKind,
     },
-    /// A lease is lost while its guard is there.
+    /// A lock is lost while its guard exists.
     Lost {
         /// The lock.
         name: &'a str,
@@ -240,7 +241,7 @@ pub enum Event<'a> {
         /// The node's address, without secrets.
         node: &'a str,
     },
-    /// A node cannot be asked.
+    /// A node is not attached.
     NodeDown {
         /// The node's address, without secrets.
         node: &'a str,
@@ -307,7 +308,7 @@ impl LockKind {
         }
     }
 
-    /// What the owner of a lease reveals of the primitive that acquired it.
+    /// The kind, as far as the owner of a lease shows it.
     pub(crate) fn of(owner: &Owner) -> Self {
         match group(owner) {
             Some(Group::Readers) => Self::Read,
@@ -324,23 +325,23 @@ impl LockKind {
 /// ```
 /// use quorate::observe::{Action, Event};
 ///
-/// /// Lets those events through that tell about taking locks.
-/// fn is_about_taking(event: &Event<'_>) -> bool {
+/// /// Selects the events of acquires.
+/// fn is_acquire(event: &Event<'_>) -> bool {
 ///     matches!(event, Event::Started { action: Action::Acquire, .. })
 /// }
 /// # let (action, kind) = (Action::Acquire, quorate::observe::LockKind::Mutex);
-/// # assert!(is_about_taking(&Event::Started { round: 1, action, name: "a", kind }));
+/// # assert!(is_acquire(&Event::Started { round: 1, action, name: "a", kind }));
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// To take a lock.
+    /// Acquires a lock.
     Acquire,
-    /// To let a lease live on.
+    /// Extends a lease.
     Extend,
-    /// Whether a lease is still there.
+    /// Asks whether a lease is still stored.
     Verify,
-    /// To give a lock back.
+    /// Releases a lock.
     Release,
 }
 
@@ -365,14 +366,14 @@ impl Action {
     }
 }
 
-/// How a round went.
+/// The outcome of a round.
 ///
 /// # Examples
 ///
 /// ```
 /// use quorate::observe::{Event, Outcome};
 ///
-/// /// Somebody should look at the nodes.
+/// /// An operator should inspect the nodes.
 /// fn is_alarm(event: &Event<'_>) -> bool {
 ///     matches!(event, Event::Renewed { outcome: Outcome::NoQuorum, .. })
 /// }
@@ -382,17 +383,17 @@ impl Action {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// A majority did as asked.
+    /// A majority did what was asked.
     Done,
-    /// Somebody else has the lock.
+    /// Another owner holds the lock.
     Busy,
-    /// A majority does not have the lease any more.
+    /// A majority no longer stores the lease.
     Gone,
     /// Too few nodes answered.
     NoQuorum,
-    /// A majority did as asked, but when the lease had ended.
+    /// A majority did what was asked, but after the lease had ended.
     TooLate,
-    /// The caller went away.
+    /// The caller dropped the call.
     Cancelled,
 }
 

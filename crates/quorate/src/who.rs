@@ -1,4 +1,4 @@
-//! How a holder is shown to people: program, host and process.
+//! The text that identifies a holder to people: program, host and process.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub(crate) fn this_process() -> String {
     printable(&format!("{}/{host}/{pid}", program.as_deref().unwrap_or("unknown")))
 }
 
-/// A short text without characters that would garble a log or a key.
+/// A short text without characters that a log or a key cannot show.
 pub(crate) fn printable(text: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_graphic() || c == ' ' { c } else { '?' }
@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_garble_a_log_is_replaced() {
+    fn unprintable_characters_are_replaced() {
         assert_eq!(printable("a\nb\x1b[1mü"), "a?b?[1m?");
         assert_eq!(printable(&"x".repeat(1_000)).len(), WHO_LEN_MAX);
     }

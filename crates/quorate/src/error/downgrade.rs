@@ -1,11 +1,11 @@
-//! Why a writer has not become a reader.
+//! Why a writer was not downgraded.
 
 use thiserror::Error;
 
 use super::{Lost, NodeReport, Reports};
 
-/// Why a writer has not become a reader. Whatever it is, the lock is given up: a release goes to
-/// every node for both the writer and the reader, and is repeated until it is answered.
+/// Why a writer was not downgraded. The lock is released in every case: each node is asked to
+/// release the writer and the reader until it answers.
 ///
 /// # Examples
 ///
@@ -18,26 +18,26 @@ use super::{Lost, NodeReport, Reports};
 /// let writer = client.rwlock("prices").write().await?;
 /// nodes.forget(0); // as a restart without persistence does
 /// match writer.downgrade().await {
-///     Ok(_reader) => unreachable!("the node does not know the writer any more"),
-///     Err(DowngradeError::Lost(lost)) => eprintln!("look at what was written: {lost}"),
-///     Err(other) => eprintln!("what was written is safe, nobody reads for us: {other}"),
+///     Ok(_reader) => unreachable!("the node has forgotten the writer"),
+///     Err(DowngradeError::Lost(lost)) => eprintln!("check what was written: {lost}"),
+///     Err(other) => eprintln!("no other writer came before the release: {other}"),
 /// }
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum DowngradeError {
-    /// The lease of the writer had ended before a majority knew the reader: another may have
-    /// written since.
+    /// The lease of the writer ended before a majority stored the reader: another writer may have
+    /// held the lock since.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// No majority of the nodes has confirmed the reader in time. The writer held the lock until it
-    /// was given up.
+    /// No majority of the nodes confirmed the reader in time. The writer held the lock until it was
+    /// released.
     #[error("no quorum for the lock {lock:?}: {}", Reports(.nodes))]
     NoQuorum {
         /// The name of the lock.
         lock: String,
-        /// What each node said, in the order in which they were configured.
+        /// What each node answered, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
     /// Classic mode does not support shared locks.

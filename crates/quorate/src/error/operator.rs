@@ -1,4 +1,4 @@
-//! Why an operator was refused.
+//! Errors of operator actions.
 
 use std::time::Duration;
 
@@ -23,22 +23,22 @@ use super::{NodeReport, Reports};
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum AdmitError {
-    /// The nodes are not guarded: they vote anyway.
+    /// Quarantine is off: the nodes vote anyway.
     #[error(
         "quarantine is off for this client, the default with fewer than three nodes: \
          its nodes vote anyway, and nothing was changed"
     )]
     QuarantineIsOff,
-    /// Not all nodes could be asked, or one of them must not be a node.
+    /// A node did not answer, or it cannot be a node.
     #[error("not every node can be admitted: {}", Reports(.nodes))]
     Unheard {
-        /// What each node said.
+        /// What each node answered.
         nodes: Box<[NodeReport]>,
     },
     /// Some of the nodes vote already, so locks may be held: the others wait.
-    #[error("some nodes are in use, so that the others must wait: {}", Reports(.nodes))]
+    #[error("some nodes are in use, so the others must wait: {}", Reports(.nodes))]
     InUse {
-        /// What each node said.
+        /// What each node answered.
         nodes: Box<[NodeReport]>,
     },
     /// A node was in use before: only new ones are admitted.
@@ -46,29 +46,29 @@ pub enum AdmitError {
     NotNew {
         /// Its address.
         node: String,
-        /// Why it is doubted.
+        /// Why it is not new.
         why: String,
     },
-    /// A node holds something, which may be locks.
-    #[error("{node} holds {keys} keys: only empty nodes are admitted; flush it if it is new")]
+    /// A node has keys, which may be locks.
+    #[error("{node} has {keys} keys: only empty nodes are admitted; flush it if it is new")]
     NotEmpty {
         /// Its address.
         node: String,
         /// How many keys.
         keys: u64,
     },
-    /// Some nodes were admitted, and then another refused or fell silent: something came to it
-    /// after all had been looked at. It has its place, and votes when its guard is over.
+    /// Some nodes were admitted. Then another one refused or stopped answering, because it changed
+    /// after it was inspected. It is a member, and votes when its quarantine ends.
     #[error(
-        "{admitted} of {} nodes were admitted, each of the others votes when its restart guard is \
-         over: {}",
+        "{admitted} of {} nodes were admitted, each of the others votes when its quarantine ends: \
+         {}",
         .nodes.len(),
         Reports(.nodes)
     )]
     Incomplete {
         /// How many vote.
         admitted: usize,
-        /// What each node said.
+        /// What each node answered.
         nodes: Box<[NodeReport]>,
     },
 }
@@ -89,29 +89,29 @@ pub enum AdmitError {
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ChangeError {
-    /// The nodes are not guarded, and have agreed upon nothing.
+    /// Quarantine is off, so there is no agreed config.
     #[error(
         "quarantine is off for this client, the default with fewer than three nodes: nothing was \
          changed; turn it on for all clients of these nodes if they form a set with quarantine"
     )]
     QuarantineIsOff,
-    /// The list is not one step away from what was agreed upon, or the step must not be made now.
+    /// The list differs from the agreed config by more than one step, or the step is not possible
+    /// now.
     #[error("this change is not possible: {0}")]
     Impossible(String),
-    /// The last change is not over yet: too few nodes have heard of it, or its new node has not
-    /// joined.
+    /// The last change has not ended: too few nodes know it, or its new node has not joined.
     #[error("not yet: {0}")]
     NotYet(String),
-    /// The last change was too short a while ago.
+    /// The last change was too recent.
     #[error("the set of nodes was changed a short while ago: wait for {left:.1?}")]
     TooSoon {
-        /// For how long the nodes do not go by another list.
+        /// For how long the nodes accept no other list.
         left: Duration,
     },
-    /// Too few nodes have heard of it. Those that have will tell the others.
-    #[error("too few nodes have heard of the change, call it again: {}", Reports(.nodes))]
+    /// Too few nodes know the change. Clients pass it on from these nodes to the others.
+    #[error("too few nodes know the change: call change_nodes again: {}", Reports(.nodes))]
     Unheard {
-        /// What each node said.
+        /// What each node answered.
         nodes: Box<[NodeReport]>,
     },
 }

@@ -1,4 +1,4 @@
-//! Errors of clients: wrong settings, no connection, nothing to look at.
+//! Errors of clients: invalid settings, no connection, no answer to an inspection.
 
 use thiserror::Error;
 
@@ -29,17 +29,17 @@ pub enum ConfigError {
         /// The most that are accepted.
         max: usize,
     },
-    /// A node's address cannot be understood.
+    /// The address of a node is invalid.
     #[error("node {}: {reason} in {url:?}", .node + 1)]
     InvalidUrl {
         /// Which node, counted from 0.
         node: usize,
-        /// The address, with its password blotted out.
+        /// The address, with its password removed.
         url: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// Two addresses mean the same server, whose vote would count twice.
+    /// Two addresses are those of the same server, whose vote would count twice.
     #[error(
         "nodes {} and {} are the same server, {label}: its vote would count twice",
         .first + 1,
@@ -53,7 +53,7 @@ pub enum ConfigError {
         /// The address.
         label: String,
     },
-    /// The default ttl was refused.
+    /// The default ttl is invalid.
     #[error(transparent)]
     InvalidTtl(#[from] TtlError),
     /// A setting is outside of its bounds.
@@ -61,7 +61,7 @@ pub enum ConfigError {
     InvalidSetting {
         /// The name of the setting.
         setting: &'static str,
-        /// What was given.
+        /// Its value.
         value: String,
         /// What is wrong with it.
         reason: &'static str,
@@ -75,7 +75,7 @@ pub enum ConfigError {
     /// The folder of a local node cannot be used.
     #[error("{path}: {reason}")]
     Local {
-        /// The folder, or what in it is wrong.
+        /// The folder, or the file in it.
         path: String,
         /// What is wrong with it, and what to do.
         reason: String,
@@ -83,14 +83,14 @@ pub enum ConfigError {
     /// The system refused a thread or randomness.
     #[error("the system refused {what}: {reason}")]
     System {
-        /// What was asked for.
+        /// What was requested.
         what: &'static str,
-        /// What it said.
+        /// Its error.
         reason: String,
     },
 }
 
-/// Why nothing can be said about a lock.
+/// Why a lock could not be inspected.
 ///
 /// # Examples
 ///
@@ -108,19 +108,19 @@ pub enum ConfigError {
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// The name cannot be a lock's.
+    /// The name is invalid.
     #[error(transparent)]
     InvalidName(#[from] NameError),
-    /// No node can tell: none answered, or those that did do not vote yet.
+    /// No node answered, or the nodes that answered do not vote yet.
     #[error("no node can tell: {}", Reports(.nodes))]
     NoAnswer {
-        /// What each node said, in the order in which they were configured.
+        /// What each node answered, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
-    /// No node can tell, and some because they denied the right to look.
+    /// No node answered, and some denied the right to inspect.
     #[error("denied: {}", Reports(.nodes))]
     Denied {
-        /// What each node said, in the order in which they were configured.
+        /// What each node answered, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
     /// The client was shut down.
@@ -129,7 +129,7 @@ pub enum InspectError {
 }
 
 impl InspectError {
-    /// All nodes are in trouble.
+    /// No node gave a usable answer.
     pub(crate) fn of(nodes: Box<[NodeReport]>) -> Self {
         let is_denied = nodes.iter().any(|report| match &report.answer {
             NodeAnswer::NodeError(node_error) => node_error.is_denial(),
@@ -184,13 +184,13 @@ pub struct WouldDeadlock;
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The settings are wrong.
+    /// The settings are invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// No majority of nodes could be attached in time.
+    /// No majority of the nodes was attached in time.
     #[error("no quorum: {}", Reports(.nodes))]
     NoQuorum {
-        /// What each node said, in the order in which they were configured.
+        /// What each node answered, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
 }

@@ -1,4 +1,4 @@
-//! Lists of locks in pages, for nodes with more locks than fit into one list.
+//! Pages of a list of locks, and where the list continues.
 
 use std::{fmt, str::FromStr};
 
@@ -31,7 +31,7 @@ pub struct LockPage {
     pub locks: Vec<LockReport>,
     /// Continues the list. `None` after the last page.
     pub next: Option<LockCursor>,
-    /// False if so few nodes answered, up to this page, that locks that are held may be missing.
+    /// False if too few nodes answered on the pages so far: then held locks may be missing.
     pub is_complete: bool,
     /// Whether each node listed its locks on the pages so far, in the order in which the nodes were
     /// configured.
@@ -86,7 +86,7 @@ impl FromStr for LockCursor {
     }
 }
 
-/// A text is not a cursor.
+/// A text that is not a cursor.
 ///
 /// # Examples
 ///
@@ -96,7 +96,7 @@ impl FromStr for LockCursor {
 /// assert_eq!("orders:42".parse::<LockCursor>(), Err(CursorError));
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
-#[error("this is not a cursor of a list of locks")]
+#[error("invalid cursor of a list of locks: use the text of LockPage::next, unchanged")]
 pub struct CursorError;
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursor_survives_its_way_as_text() {
+    fn cursor_converts_to_text_and_back() {
         for place in [None, Some("17"), Some("a:b c")] {
             let cursor = LockCursor { node: 3, failed: 5, place: place.map(Cursor::new) };
             assert_eq!(cursor.to_string().parse(), Ok(cursor));

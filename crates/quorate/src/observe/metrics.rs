@@ -36,7 +36,7 @@ use metrics::{counter, gauge, histogram};
 use super::{Action, Event, Observer, Outcome};
 use crate::error::NodeAnswer;
 
-/// Tells the recorder of the `metrics` crate what happens.
+/// Reports events to the recorder of the `metrics` crate.
 ///
 /// # Examples
 ///
@@ -47,7 +47,7 @@ use crate::error::NodeAnswer;
 /// # let nodes = MemoryNodes::new(1);
 /// // An exporter's recorder is installed once, anywhere in the program.
 /// let client = Client::builder().memory(&nodes).observer(Metrics::new()).build()?;
-/// client.mutex("orders:42").lock().await?.release().await?; // quorate_acquire_total is one more
+/// client.mutex("orders:42").lock().await?.release().await?; // increments quorate_acquire_total
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +55,7 @@ use crate::error::NodeAnswer;
 pub struct Metrics;
 
 impl Metrics {
-    /// Uses the recorder that is installed when something happens.
+    /// Uses the recorder that is installed when an event happens.
     ///
     /// # Examples
     ///

@@ -1,6 +1,6 @@
 //! Events as spans and events of the `tracing` crate.
 //!
-//! A round of asking all nodes is a span `quorate.acquire`, `quorate.extend`, `quorate.verify` or
+//! A round to all nodes is a span `quorate.acquire`, `quorate.extend`, `quorate.verify` or
 //! `quorate.release` with the lock's name and its outcome, and a child span `quorate.node` for each
 //! answer. Changes of leases and nodes are events. A loss and a node that goes down are warnings,
 //! unless the client is shut down.
@@ -25,7 +25,7 @@ use tracing::{Span, debug, debug_span, field::Empty, info, warn};
 use super::{Action, Event, Observer};
 use crate::error::{LostReason, NodeError};
 
-/// Tells the subscriber of the `tracing` crate what happens.
+/// Reports events to the subscriber of the `tracing` crate.
 ///
 /// # Examples
 ///
@@ -46,7 +46,7 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// Uses the subscriber that is current when something happens.
+    /// Uses the subscriber that is current when an event happens.
     ///
     /// # Examples
     ///
@@ -72,7 +72,7 @@ impl Observer for Tracing {
                 self.open().insert(*round, span(*action, name, kind.as_str()));
             }
             Event::Answered { round, node, answer, took, .. } => {
-                // An answer that comes after the round has ended belongs to no span any more.
+                // An answer after the end of its round belongs to no span.
                 if let Some(parent) = self.open().get(round) {
                     let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
                     debug_span!(parent: parent, "quorate.node", node, ?answer, took_us)

@@ -15,9 +15,9 @@ use crate::{
 /// All locks of a [`MutexAll`](crate::MutexAll), held; or
 /// [several permits](crate::Semaphore::acquire_many) of a semaphore, each of which is a lock.
 ///
-/// The watchdog renews all of them. If one is lost, [`lost`](Self::lost) completes and
-/// [`check`](Self::check) fails; the others stay held until the guard is dropped, which releases
-/// them in the background.
+/// The watchdog renews all of them, for at most [`max_hold`](crate::ClientBuilder::max_hold). If
+/// one is lost, [`lost`](Self::lost) completes and [`check`](Self::check) fails; the others stay
+/// held until the guard is dropped, which releases them in the background.
 ///
 /// # Examples
 ///
@@ -97,7 +97,7 @@ impl GuardAll {
         self.guards.iter().find(|guard| guard.name() == name)?.fence()
     }
 
-    /// The safe time that is left of the lease that ends first; zero when one has ended.
+    /// How long the lease that ends first is valid if it is not renewed. Zero if one has ended.
     ///
     /// # Examples
     ///
@@ -114,7 +114,7 @@ impl GuardAll {
         self.guards.iter().map(Guard::remaining).min().unwrap_or_default()
     }
 
-    /// Whether the holder may act right now: every lock is held. It asks nobody.
+    /// Checks that every lock is still held, without asking the nodes.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl GuardAll {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let guard = client.mutex_all(["a", "b"]).lock().await?;
-    /// guard.check()?; // right before each step that must not overlap with another's
+    /// guard.check()?; // before each step that must not overlap with another holder's
     /// # Ok(()) }
     /// ```
     pub fn check(&self) -> Result<(), Lost> {
@@ -190,7 +190,7 @@ impl GuardAll {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops `work`; the locks stay held by the guard.
+    /// Dropping the future drops `work`. The guard still holds the locks.
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ impl GuardAll {
         super::guard::run(work, self.lost(), || self.check()).await
     }
 
-    /// Asks the nodes whether a majority still has each of these locks for us.
+    /// Asks the nodes whether a majority still stores each of these holds.
     ///
     /// # Cancel safety
     ///
@@ -218,7 +218,7 @@ impl GuardAll {
     ///
     /// # Errors
     ///
-    /// [`VerifyError::Lost`] if a lease has ended or a majority does not have its lock any more.
+    /// [`VerifyError::Lost`] if a lease has ended or a majority no longer stores its lock.
     /// [`VerifyError::NoQuorum`] if too few nodes answered.
     ///
     /// # Examples
@@ -260,7 +260,7 @@ impl GuardAll {
         join(self.guards.iter().map(|guard| guard.extend(ttl))).await.into_iter().collect()
     }
 
-    /// Releases all locks on all nodes and reports whether they were still ours.
+    /// Releases all locks on all nodes and reports whether they were still held.
     ///
     /// # Cancel safety
     ///

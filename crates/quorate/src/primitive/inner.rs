@@ -1,4 +1,4 @@
-//! What clients, locks and guards share: an engine that runs, and what holds for every lock.
+//! What clients, locks and guards share: a running engine, and the default settings of locks.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use crate::{
     membership::SharedMembership,
 };
 
-/// What clients, locks and guards share. The last of them ends the engine.
+/// What clients, locks and guards share. Dropping the last of them ends the engine.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
@@ -31,7 +31,7 @@ pub(crate) struct Inner {
     has_met: AtomicBool,
 }
 
-/// What holds for every lock that does not say otherwise.
+/// The settings of a lock that has none of its own.
 #[derive(Debug)]
 pub(crate) struct Defaults {
     pub(crate) ttl: Duration,
@@ -39,7 +39,7 @@ pub(crate) struct Defaults {
     pub(crate) drift: Drift,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) prefix: String,
-    /// As whom reentrant locks are held.
+    /// The identity of reentrant locks.
     pub(crate) identity: Arc<str>,
 }
 
@@ -54,8 +54,8 @@ impl Inner {
         Self { engine, running, defaults, membership, has_met }
     }
 
-    /// Looks at the nodes whenever a link comes up or goes down, until `look` has seen enough;
-    /// `None` if that is not so within `patience`.
+    /// Calls `look` whenever the state of a link changes, until it returns a value. `None` if it
+    /// returns none within `patience`.
     pub(crate) async fn watch_nodes<T>(
         &self,
         patience: Duration,
@@ -67,7 +67,7 @@ impl Inner {
         loop {
             let changed = engine.status.notified();
             let mut changed = std::pin::pin!(changed);
-            // Enabled before the look, so that a change between the two is not missed.
+            // Enabled before `look`, so that a change between the two is not missed.
             changed.as_mut().enable();
             if let Some(seen) = look(&engine.reports()) {
                 return Some(seen);
@@ -90,9 +90,8 @@ impl Inner {
         self.has_met.load(Ordering::Relaxed)
     }
 
-    /// Waits for the first connections of a client that was built a moment ago: until a majority is
-    /// attached, or every node is attached or has failed to. Whoever tries once, and waits for no
-    /// holder, needs no more time than that. Links bound it, by their time to connect.
+    /// Waits for the first connections of a new client: until a majority is attached, or every node
+    /// is attached or has failed. The connect timeout of the links bounds it.
     pub(crate) async fn first_contact(&self) {
         if self.has_met() || self.is_closed() {
             return;
@@ -126,13 +125,13 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.engine.is_closed.store(true, Ordering::SeqCst);
         self.running.order_end(DROP_GRACE);
-        // The engine keeps to the grace; the bound is for an engine that cannot run at all.
+        // The engine ends within the grace; the bound is for an engine that cannot run at all.
         self.running.wait_for_end(DROP_GRACE * 2);
     }
 }
 
-/// Whether the node may be attached in a moment: it was not tried yet; or the links have just
-/// learned from each other which nodes there are, and ask again.
+/// Whether the node may be attached in a moment: it was not tried yet, or the links have just
+/// agreed on the nodes and ask again.
 fn is_coming(report: &NodeReport) -> bool {
     match &report.answer {
         NodeAnswer::NodeError(NodeError::Connecting | NodeError::SessionLost) => true,
@@ -149,5 +148,5 @@ fn is_coming(report: &NodeReport) -> bool {
 /// More than a link needs to connect or to fail.
 pub(crate) const FIRST_CONTACT_MAX: Duration = Duration::from_secs(2);
 
-/// How long the drop of the last handle waits for releases that are on their way.
+/// How long dropping the last handle waits for pending releases.
 const DROP_GRACE: Duration = Duration::from_millis(100);

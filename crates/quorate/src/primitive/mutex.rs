@@ -153,40 +153,39 @@ impl Mutex {
     }
 
     /// The same lock, which its holder can acquire again: callers with this identity hold it
-    /// together, in any number of tasks and processes, and all others wait.
+    /// together, in any number of tasks and processes. All other callers wait.
     ///
     /// # Do you need it?
     ///
-    /// Mostly not: acquire the lock once, on the outside, and hand the guard or a reference to it
-    /// down. That costs nothing and shows who protects what. A reentrant lock is for code that
-    /// cannot know whether its caller has the lock already: a script that calls itself, a job whose
-    /// steps are processes of their own, a library below another one.
+    /// Mostly not: acquire the lock once, in the outermost caller, and pass the guard or a
+    /// reference to it down. That costs nothing and shows which lock protects what. A reentrant
+    /// lock is for code that cannot know whether its caller holds the lock: a script that calls
+    /// itself, a job whose steps are separate processes, a library used by another one.
     ///
     /// # What it promises
     ///
-    /// Each acquire is an entry with a lease of its own, which the process that made it renews. The
-    /// lock is held for as long as one entry is left; with the last one it goes to the next who
-    /// waits. An entry does not queue while its identity holds the lock. If the lease of one entry
-    /// is lost, its guard is lost, and the others are not.
+    /// Each acquire is an entry with its own lease, which the process that acquired it renews. The
+    /// lock is held while at least one entry is. When the last entry is released, the next waiter
+    /// acquires the lock. An entry is not queued while its identity holds the lock. If the lease of
+    /// one entry is lost, only the guard of that entry is lost.
     ///
-    /// The [fence](Guard::fence) of an entry is no smaller than that of any entry that held the
-    /// lock when it was acquired, and mostly the same. It is larger if some nodes had lost the lock
-    /// meanwhile. So a resource that checks fences may refuse the older entry after that: give each
-    /// step the fence of its own guard.
+    /// The [fence](Guard::fence) of an entry is at least as large as the fence of every entry that
+    /// held the lock when it was acquired, and mostly equal. It is larger if some nodes had lost
+    /// the lock. Then a resource that checks fences may reject the older entry. So give each step
+    /// the fence of its own guard.
     ///
-    /// It is the same lock as the one without an identity, and that of
-    /// [`rwlock`](crate::Client::rwlock): who holds it in another way is waited for, whoever that
-    /// is.
+    /// It is the same lock as without an identity and as [`rwlock`](crate::Client::rwlock) of this
+    /// name: all of them exclude each other.
     ///
     /// # The identity
     ///
     /// It is any text of 1 to 128 bytes: [`Client::identity`](crate::Client::identity), or the id
-    /// of a job or a request, that is handed to all who work on it. It is never a thread: tasks
-    /// move among threads. Whoever knows it may enter, and nodes and those who look at the lock can
-    /// see it: it is a name, no password. Two different jobs with one identity exclude each other
-    /// from nothing.
+    /// of a job or a request that all its tasks and processes know. It is not a thread: tasks move
+    /// between threads. Every caller that knows the identity can enter, and inspecting the lock
+    /// shows it: it is a name, not a password. Two different jobs with one identity do not exclude
+    /// each other.
     ///
-    /// [Classic mode](crate::ClientBuilder::classic) knows no identities: there the acquire fails
+    /// [Classic mode](crate::ClientBuilder::classic) has no identities: there the acquire fails
     /// with [`LockError::NotReentrant`].
     ///
     /// # Examples
@@ -197,11 +196,11 @@ impl Mutex {
     /// # let client = quorate::Client::memory();
     /// let job = client.mutex("orders:42").reentrant("invoice 7");
     /// let outer = job.lock().await?;
-    /// let inner = job.lock().await?; // at once, here or in another process
+    /// let inner = job.lock().await?; // does not wait, here or in another process
     /// assert_eq!(inner.fence(), outer.fence());
     /// outer.release().await?;
     /// let other = client.mutex("orders:42").reentrant("invoice 8");
-    /// assert!(other.try_lock().await?.is_none(), "it is held by the inner one");
+    /// assert!(other.try_lock().await?.is_none(), "the inner entry holds it");
     /// inner.release().await?;
     /// assert!(other.try_lock().await?.is_some());
     /// # Ok(()) }
@@ -213,9 +212,9 @@ impl Mutex {
         self
     }
 
-    /// How the holder is shown to others who look at the lock or fail to get it, instead of the
-    /// client's [`who`](crate::ClientBuilder::who). At most 96 characters; those that would garble
-    /// a log are replaced.
+    /// The name under which other clients see the holder of this lock, instead of the client's
+    /// [`who`](crate::ClientBuilder::who). At most 96 characters. Characters that a log cannot show
+    /// are replaced.
     ///
     /// # Examples
     ///
@@ -226,7 +225,7 @@ impl Mutex {
     /// let mutex = client.mutex("orders:42").who("invoice 42 (nightly)");
     /// let _guard = mutex.lock().await?;
     /// let report = client.inspect("orders:42").await?;
-    /// assert_eq!(report.holder.expect("it is held").who, "invoice 42 (nightly)");
+    /// assert_eq!(report.holder.expect("the lock is held").who, "invoice 42 (nightly)");
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -235,8 +234,9 @@ impl Mutex {
         self
     }
 
-    /// How long the lock outlives a holder that crashed. It is renewed at a third of it. Default:
-    /// the client's.
+    /// How long the lock is held after its holder has crashed. The client renews it at a third of
+    /// this time, for at most [`max_hold`](Self::max_hold). Default: the
+    /// [`ttl`](crate::ClientBuilder::ttl) of the client.
     ///
     /// # Examples
     ///
@@ -255,21 +255,19 @@ impl Mutex {
         self
     }
 
-    /// Takes the lock if nobody has it; `None` if someone has.
+    /// Acquires the lock if it is free; `None` if another owner holds it.
     ///
-    /// A client that was [built](crate::ClientBuilder::build) a moment ago waits for its first
-    /// connections: until a majority is attached, or every node is attached or has failed to, which
-    /// takes a node that is silent a second.
+    /// A [new](crate::ClientBuilder::build) client first waits until a majority of the nodes is
+    /// attached, or until every node is attached or has failed. A silent node fails after a second.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the line and removes any key that was stored already, in the
-    /// background.
+    /// Dropping the future removes any key that was stored already, in the background.
     ///
     /// # Errors
     ///
-    /// [`LockError`] if too few nodes answered to decide, or if name or ttl are wrong. That someone
-    /// has the lock is not an error.
+    /// [`LockError`] if too few nodes answered to decide, or if the name or the ttl is invalid. It
+    /// is no error that another owner holds the lock.
     ///
     /// # Examples
     ///
@@ -278,7 +276,7 @@ impl Mutex {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let client = quorate::Client::memory();
     /// if let Some(guard) = client.mutex("orders:42").try_lock().await? {
-    ///     // Nobody else works on order 42 now.
+    ///     // No other client works on order 42 now.
     ///     guard.release().await?;
     /// }
     /// # Ok(()) }
@@ -288,19 +286,20 @@ impl Mutex {
         self.try_once(None).await?.into_guard()
     }
 
-    /// Takes the lock, waiting for as long as someone else has it.
+    /// Acquires the lock, waiting while another owner holds it.
     ///
-    /// It stands in line on the nodes, which hand it the lock when its turn comes. In classic mode
-    /// waiting is trying again after a random delay.
+    /// The nodes queue the caller and grant it the lock in FIFO order. In classic mode the client
+    /// tries again after random delays.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the line and removes any key that was stored already, in the
+    /// Dropping the future leaves the queue and removes any key that was stored already, in the
     /// background.
     ///
     /// # Errors
     ///
-    /// [`LockError`] if no majority of nodes answers for a whole ttl, or if name or ttl are wrong.
+    /// [`LockError`] if no majority of the nodes answers for a whole ttl, or if the name or the ttl
+    /// is invalid.
     ///
     /// # Examples
     ///
@@ -311,24 +310,25 @@ impl Mutex {
     /// let mutex = client.mutex("orders:42");
     /// let first = mutex.lock().await?;
     /// tokio::spawn(async move { drop(first) });
-    /// let _second = mutex.lock().await?; // comes when the first one is gone
+    /// let _second = mutex.lock().await?; // after the release of the first one
     /// # Ok(()) }
     /// ```
     pub async fn lock(&self) -> Result<Guard, LockError> {
         self.wait(None).await
     }
 
-    /// Takes the lock, waiting up to `wait` while someone else has it or too few nodes answer.
+    /// Acquires the lock, waiting up to `wait` while another owner holds it or too few nodes
+    /// answer.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the line and removes any key that was stored already, in the
+    /// Dropping the future leaves the queue and removes any key that was stored already, in the
     /// background.
     ///
     /// # Errors
     ///
-    /// [`LockError::Timeout`] names the holder. [`LockError::NoQuorum`] says that in the end too
-    /// few nodes answered, and what each of them said.
+    /// [`LockError::Timeout`] names the holder. [`LockError::NoQuorum`] if too few nodes answered
+    /// in the end, with the answer of each node.
     ///
     /// # Examples
     ///
@@ -339,7 +339,7 @@ impl Mutex {
     /// # use {quorate::error::LockError, std::time::Duration};
     /// let _guard = client.mutex("orders:42").lock().await?;
     /// match client.mutex("orders:42").lock_timeout(Duration::from_millis(20)).await {
-    ///     Err(LockError::Timeout { holder: Some(holder), .. }) => println!("{holder} has it"),
+    ///     Err(LockError::Timeout { holder: Some(holder), .. }) => println!("held by {holder}"),
     ///     other => panic!("{other:?}"),
     /// }
     /// # Ok(()) }
@@ -348,8 +348,8 @@ impl Mutex {
         self.wait(Some(wait)).await
     }
 
-    /// Takes the lock, runs `work`, and releases the lock. When the lock is lost, `work` is dropped
-    /// at its next await.
+    /// Acquires the lock, runs `work`, and releases the lock. If the lock is lost, `work` is
+    /// dropped at its next await.
     ///
     /// # Cancel safety
     ///
@@ -357,7 +357,7 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`WithError::Lock`] if the lock was not taken: `work` did not run. [`WithError::Lost`] if
+    /// [`WithError::Lock`] if the lock was not acquired: `work` did not run. [`WithError::Lost`] if
     /// the lock was lost before `work` was done.
     ///
     /// # Examples
@@ -373,7 +373,7 @@ impl Mutex {
     pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, WithError> {
         let guard = self.lock().await?;
         let value = guard.run(work(&guard)).await?;
-        // Too few answers do not make the work undone: the release goes on in the background.
+        // The work is done even if the release is not confirmed: it continues in the background.
         let _ = guard.release().await;
         Ok(value)
     }
@@ -388,10 +388,10 @@ impl Mutex {
         }
     }
 
-    /// Waits for as long as another has the lock, until the deadline.
+    /// Waits while another owner holds the lock, until the deadline.
     pub(super) async fn wait_until(&self, deadline: Option<Moment>) -> Result<Got, LockError> {
         let engine = &self.client.engine;
-        // Without a deadline nobody waits for ever for nodes that are not there.
+        // Without a deadline, the caller waits for silent nodes for one ttl only.
         let patience = deadline.map_or(self.ttl, |_| Duration::MAX);
         loop {
             let got = self.acquire(Wait::Patiently(patience), deadline).await?;

@@ -51,7 +51,7 @@ use crate::{
 /// let accounts = client.mutex_all(["account:7", "account:9"]);
 /// let guard = accounts.lock().await?;
 /// assert!(client.mutex("account:9").try_lock().await?.is_none());
-/// guard.check()?; // are both still ours?
+/// guard.check()?; // are both still held?
 /// guard.release().await?;
 /// # Ok(()) }
 /// ```
@@ -139,7 +139,7 @@ impl MutexAll {
     /// # let client = quorate::Client::memory();
     /// let _guard = client.mutex_all(["a", "b"]).who("transfer 42").lock().await?;
     /// let report = client.inspect("b").await?;
-    /// assert_eq!(report.holder.expect("it is held").who, "transfer 42");
+    /// assert_eq!(report.holder.expect("the lock is held").who, "transfer 42");
     /// # Ok(()) }
     /// ```
     #[must_use]

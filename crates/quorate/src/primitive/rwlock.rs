@@ -1,4 +1,4 @@
-//! A lock that many hold together, or one alone.
+//! A lock that readers share and a writer holds exclusively.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,26 +8,27 @@ use crate::{
     observe::LockKind,
 };
 
-/// A lock that any number of readers hold together, or one writer alone, across processes and
+/// A lock that any number of readers share, or one writer holds exclusively, across processes and
 /// machines.
 ///
-/// Readers and writers stand in one line. Those who read come in together, up to the first in line
-/// who writes; and those who come after a writer that waits, wait behind it. So writers wait for no
-/// longer than those who read already, and for those before them in line, however many readers
-/// come.
+/// Readers and writers wait in one queue. The readers at its head acquire the lock together, up to
+/// the first writer. A reader that comes after a waiting writer waits behind it. So a writer waits
+/// only for the current holders and for the waiters before it, however many readers come.
 ///
-/// It is the lock that [`Client::mutex`](crate::Client::mutex) has under the same name: to write is
-/// to hold that alone, and a reader is in the way of it. A reader cannot become a writer: two who
-/// try would wait for each other for ever. Release first, and look again at what was read. For the
-/// same reason do not `read` again while you read: a writer that waits in between waits for you,
-/// and you wait behind it.
+/// It is the same lock as the [`Client::mutex`](crate::Client::mutex) of this name: a writer holds
+/// that mutex, and a reader excludes its holder. A reader cannot become a writer: two readers that
+/// tried would wait for each other for ever. Release the lock, acquire it as a writer, and read
+/// again. For the same reason do not call `read` while you hold the lock as a reader: a writer that
+/// is queued in between waits for you, and you wait behind it.
 ///
-/// What is promised of a [`Mutex`] is promised here: until the [`remaining`](Guard::remaining) time
-/// of a writer's guard is over nobody else reads or writes, and until that of a reader's is over
-/// nobody writes. Writers have a [`fence`](Guard::fence). Readers have none: they change nothing
-/// that a resource could turn away.
+/// It promises what a [`Mutex`] promises. Until the [`remaining`](WriteGuard::remaining) time of a
+/// writer is over, no other client reads or writes. Until that of a reader is over, no client
+/// writes. Writers have a [`fence`](WriteGuard::fence). Readers have none: they change nothing that
+/// a resource could reject.
 ///
-/// [Classic mode](crate::ClientBuilder::classic) knows no readers: there `read` is an error.
+/// Both guards are renewed for at most [`max_hold`](Self::max_hold), by default one hour.
+///
+/// [Classic mode](crate::ClientBuilder::classic) has no readers: there `read` is an error.
 ///
 /// # Examples
 ///
@@ -55,9 +56,9 @@ impl RwLock {
         Self { mutex: Mutex::new(client, name).named(LockKind::Write) }
     }
 
-    /// How the holder is shown to others who look at the lock or fail to get it, instead of the
-    /// client's [`who`](crate::ClientBuilder::who). At most 96 characters; those that would garble
-    /// a log are replaced.
+    /// The name under which other clients see the holder of this lock, instead of the client's
+    /// [`who`](crate::ClientBuilder::who). At most 96 characters. Characters that a log cannot show
+    /// are replaced.
     ///
     /// # Examples
     ///
@@ -68,7 +69,7 @@ impl RwLock {
     /// let lock = client.rwlock("orders:42").who("invoice 42 (nightly)");
     /// let _guard = lock.read().await?;
     /// let report = client.inspect("orders:42").await?;
-    /// assert_eq!(report.holder.expect("it is held").who, "invoice 42 (nightly)");
+    /// assert_eq!(report.holder.expect("the lock is held").who, "invoice 42 (nightly)");
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -76,7 +77,7 @@ impl RwLock {
         Self { mutex: self.mutex.who(who) }
     }
 
-    /// As [`Mutex::ttl`].
+    /// How long the lock is held after its holder has crashed. See [`Mutex::ttl`].
     ///
     /// # Examples
     ///
@@ -94,7 +95,7 @@ impl RwLock {
         Self { mutex: self.mutex.ttl(ttl) }
     }
 
-    /// As [`Mutex::no_renew`].
+    /// Acquires fixed leases, which are not renewed. See [`Mutex::no_renew`].
     ///
     /// # Examples
     ///
@@ -105,7 +106,7 @@ impl RwLock {
     /// # use std::time::Duration;
     /// let brief = client.rwlock("prices").ttl(Duration::from_millis(20)).no_renew();
     /// let guard = brief.read().await?;
-    /// guard.lost().await; // its ttl is over, and nobody has renewed it
+    /// guard.lost().await; // the ttl is over, and the lease was not renewed
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -113,7 +114,7 @@ impl RwLock {
         Self { mutex: self.mutex.no_renew() }
     }
 
-    /// As [`Mutex::max_hold`].
+    /// The longest time for which the lock is held and renewed. See [`Mutex::max_hold`].
     ///
     /// # Examples
     ///
@@ -131,8 +132,7 @@ impl RwLock {
         Self { mutex: self.mutex.max_hold(max_hold) }
     }
 
-    /// Holds the lock together with other readers, waiting for as long as somebody writes, or waits
-    /// to.
+    /// Acquires the lock as a reader, waiting while a writer holds it or is queued.
     ///
     /// # Cancel safety
     ///
@@ -149,7 +149,7 @@ impl RwLock {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let guard = client.rwlock("prices").read().await?;
-    /// // Nobody changes the prices now.
+    /// // No client changes the prices now.
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
@@ -157,7 +157,7 @@ impl RwLock {
         self.reader().lock().await.map(ReadGuard::new)
     }
 
-    /// The same, waiting up to `wait`.
+    /// Acquires the lock as a reader, waiting up to `wait`.
     ///
     /// # Cancel safety
     ///
@@ -177,15 +177,14 @@ impl RwLock {
     /// let prices = client.rwlock("prices");
     /// let _writer = prices.write().await?;
     /// let error = prices.read_timeout(Duration::from_millis(20)).await.unwrap_err();
-    /// println!("{error}"); // says who has it
+    /// println!("{error}"); // names the holder
     /// # Ok(()) }
     /// ```
     pub async fn read_timeout(&self, wait: Duration) -> Result<ReadGuard, LockError> {
         self.reader().lock_timeout(wait).await.map(ReadGuard::new)
     }
 
-    /// Holds the lock together with other readers, if nobody writes or waits to; `None` if somebody
-    /// does.
+    /// Acquires the lock as a reader; `None` if a writer holds it or is queued.
     ///
     /// # Cancel safety
     ///
@@ -210,7 +209,7 @@ impl RwLock {
         Ok(self.reader().try_lock().await?.map(ReadGuard::new))
     }
 
-    /// Holds the lock alone, waiting for as long as anybody else has it.
+    /// Acquires the lock as a writer, waiting while other owners hold it.
     ///
     /// # Cancel safety
     ///
@@ -227,7 +226,7 @@ impl RwLock {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let guard = client.rwlock("prices").write().await?;
-    /// let fence = guard.fence(); // send it along with every write
+    /// let fence = guard.fence(); // send it with every write
     /// # assert!(fence.is_some());
     /// guard.release().await?;
     /// # Ok(()) }
@@ -236,7 +235,7 @@ impl RwLock {
         self.mutex.lock().await.map(WriteGuard::new)
     }
 
-    /// The same, waiting up to `wait`.
+    /// Acquires the lock as a writer, waiting up to `wait`.
     ///
     /// # Cancel safety
     ///
@@ -256,14 +255,14 @@ impl RwLock {
     /// let prices = client.rwlock("prices");
     /// let _reader = prices.read().await?;
     /// assert!(prices.write_timeout(Duration::from_millis(20)).await.is_err());
-    /// assert!(prices.try_read().await?.is_some(), "who gave up is in nobody's way");
+    /// assert!(prices.try_read().await?.is_some(), "a writer that gave up blocks no reader");
     /// # Ok(()) }
     /// ```
     pub async fn write_timeout(&self, wait: Duration) -> Result<WriteGuard, LockError> {
         self.mutex.lock_timeout(wait).await.map(WriteGuard::new)
     }
 
-    /// Holds the lock alone, if nobody has it; `None` if somebody does.
+    /// Acquires the lock as a writer; `None` if another owner holds it.
     ///
     /// # Cancel safety
     ///
@@ -280,7 +279,7 @@ impl RwLock {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let prices = client.rwlock("prices");
-    /// let _writer = prices.try_write().await?.expect("nobody has it");
+    /// let _writer = prices.try_write().await?.expect("it is free");
     /// assert!(prices.try_read().await?.is_none());
     /// # Ok(()) }
     /// ```
@@ -288,8 +287,8 @@ impl RwLock {
         Ok(self.mutex.try_lock().await?.map(WriteGuard::new))
     }
 
-    /// Takes the lock as a reader, runs `work`, and releases the lock. If the lock is lost, `work`
-    /// is dropped at its next await.
+    /// Acquires the lock as a reader, runs `work`, and releases the lock. If the lock is lost,
+    /// `work` is dropped at its next await.
     ///
     /// # Cancel safety
     ///
@@ -321,8 +320,8 @@ impl RwLock {
         Ok(value)
     }
 
-    /// Takes the lock as a writer, runs `work`, and releases the lock. If the lock is lost, `work`
-    /// is dropped at its next await.
+    /// Acquires the lock as a writer, runs `work`, and releases the lock. If the lock is lost,
+    /// `work` is dropped at its next await.
     ///
     /// # Cancel safety
     ///

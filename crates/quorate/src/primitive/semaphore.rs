@@ -1,4 +1,4 @@
-//! A semaphore: so many locks, and one more for those who wait.
+//! A semaphore: one lock for each permit, and one more for the queue.
 
 mod collect;
 mod look;
@@ -28,81 +28,81 @@ use crate::{
 ///
 /// # What it is made of
 ///
-/// A semaphore `jobs` of four permits is the four locks `jobs#1` to `jobs#4`. Who holds one of them
-/// has a permit, so all that is said about a [`Mutex`] holds for each permit, and there are never
-/// more holders than permits. A [`Guard`] of a permit is that of its lock: [`Guard::name`] says
-/// which one it is, and the permit of a holder that died is free again after its ttl.
+/// A semaphore `jobs` of four permits consists of the four locks `jobs#1` to `jobs#4`. The holder
+/// of one of them has a permit. So each permit promises what a [`Mutex`] promises, and there are
+/// never more holders than permits. A [`Permit`] is the guard of such a lock, and
+/// [`Permit::number`] is its number. If a holder crashes, its permit is free after its ttl.
 ///
-/// **Fences are those of each lock.** They grow from one holder of `jobs#3` to the next, and say
-/// nothing about the holder of `jobs#2`. A resource that checks them keeps the largest one for each
-/// [`Guard::name`].
+/// **Each lock has its own fences.** They grow from one holder of `jobs#3` to the next, and are not
+/// related to those of `jobs#2`. A resource that checks fences stores the largest one for each
+/// permit.
 ///
 /// Do not lock `jobs#1` or `jobs#line` as a mutex.
 ///
 /// # The number of permits
 ///
-/// It is not stored anywhere: each caller uses the first locks of its own number. So a semaphore is
-/// resized by callers that say another number:
+/// It is not stored anywhere: each caller uses the first locks, up to its own number. So callers
+/// that use another number resize the semaphore:
 ///
-/// - Growing takes effect at once, for those that say more. Whoever still says less gets none of
+/// - Growing takes effect at once for callers with the larger number. The other callers get none of
 ///   the new permits.
-/// - Shrinking takes effect as the higher permits are released. A caller that says 2 looks at
-///   `jobs#1` and `jobs#2` only: while others still hold `jobs#3` and `jobs#4`, up to four owners
-///   hold a permit.
-/// - There are never more holders than the largest number that any caller says.
-/// - All callers share one queue. While one that says less is the first of it, those behind it wait
-///   until one of its permits is free.
+/// - Shrinking takes effect as the higher permits are released. A caller with the number 2 uses
+///   `jobs#1` and `jobs#2` only. While other callers still hold `jobs#3` and `jobs#4`, up to four
+///   owners hold a permit.
+/// - There are never more holders than the largest number of any caller.
+/// - All callers share one queue. If its first waiter has a smaller number, the waiters behind it
+///   wait until one of its permits is free.
 ///
 /// # Waiting
 ///
-/// Who wants a permit tries a lock at random; if that is taken, it asks which ones are free, and
-/// tries those. If none is, it waits for one more lock, `jobs#line`: whoever has that one is the
-/// first in line. It waits for all permits at the same time, takes the first that it gets, and lets
-/// the next one step up. So those who wait are served in the order in which they came, as far as
-/// [`Mutex`] promises that, and a permit that is released goes straight to the first in line.
+/// A caller tries a random permit. If that is held, it asks which permits are free, and tries
+/// those. If none is free, it waits for one more lock, `jobs#line`. The holder of `jobs#line` is
+/// the first waiter: it waits for all permits at the same time, keeps the first one that it gets,
+/// and releases `jobs#line` to the next waiter. So waiters are served in FIFO order, as far as a
+/// [`Mutex`] promises that, and a released permit is handed to the first waiter.
 ///
-/// A newcomer may take a permit that becomes free while the next in line is stepping up, which
-/// takes about two round trips. If the first in line dies, the others wait until its ttl is over,
-/// while newcomers find what is free. In [classic mode](crate::ClientBuilder::classic) there is no
-/// order, and the one that has `jobs#line` tries all permits again and again.
+/// When the first waiter changes, which takes about two round trips, a new caller may get a permit
+/// before it. If the first waiter crashes, the other waiters wait until its ttl is over, while new
+/// callers can still acquire free permits. In [classic mode](crate::ClientBuilder::classic) there
+/// is no order, and the holder of `jobs#line` retries all permits.
 ///
 /// # What it costs
 ///
-/// While permits are free, mostly one round trip and one command for each node, as a lock does; if
-/// the first one that is tried is taken, three round trips. Who has to wait sends, for K permits
-/// and N nodes, K·N commands to look, K·N to stand in line, and as many to leave it. All others in
-/// line cost what those who wait for one lock cost. Renewals are gathered as always.
+/// While permits are free, an acquire mostly costs one round trip and one command for each node, as
+/// for a lock. It costs three round trips if the first permit that it tries is held. With K permits
+/// and N nodes, the first waiter sends K·N commands to find free permits, K·N to be queued, and as
+/// many to leave the queues. The other waiters cost as much as the waiters of one lock. Renewals
+/// are sent in batches, as for locks.
 ///
-/// While it is the first in line, it also sends K·N entries of heartbeats every third of its ttl.
-/// `cargo xtask bench several` measures what that takes.
+/// The first waiter also sends K·N heartbeats every third of its ttl. `cargo xtask bench several`
+/// measures this.
 ///
 /// # Several permits
 ///
 /// [`acquire_many`](Self::acquire_many) acquires several permits for one caller, all or none. A
-/// caller that has to wait is served in its turn. When it is the first in line, it keeps each
-/// permit that it gets until it has enough, so those who come later do not pass it, and one that
-/// wants many is not starved by those who want one. Each permit is still a lock with a fence of its
-/// own; when one of them is lost, the [guard](crate::GuardAll) reports the loss of all.
+/// caller that has to wait is queued with all others. As the first waiter, it keeps each permit
+/// that it gets until it has enough. So later callers do not pass it, and a caller that wants many
+/// permits does not starve. Each permit is still a lock with its own fence. If one of them is lost,
+/// [`Permits`](crate::Permits) reports the loss of all.
 ///
-/// **When not to use it.** Permits that are kept while others are missing are of use to nobody. If
-/// the pieces of the work are independent, acquire one permit for each piece. If all callers need
-/// the same number, let the semaphore have fewer permits, and acquire one.
+/// **When not to use it.** Permits that the first waiter keeps are idle until it has enough. If the
+/// parts of the work are independent, acquire one permit for each part. If all callers need the
+/// same number, give the semaphore fewer permits, and acquire one.
 ///
-/// **Do not wait for more permits while you hold some of the same semaphore.** Two callers that
-/// hold one permit each and wait for a second one wait for each other for ever, if there are only
-/// two. If another caller waits for all permits, one such caller is enough: it waits behind the
-/// other, which waits for its permit. Acquire as many as are needed in one call.
-/// [`try_acquire`](Self::try_acquire) and [`acquire_timeout`](Self::acquire_timeout) of a further
-/// permit are safe: they end.
+/// **Do not wait for more permits while you hold permits of the same semaphore.** If there are only
+/// two permits, two callers that hold one each and wait for a second one wait for each other for
+/// ever. One such caller is enough if another caller waits for all permits: each waits for the
+/// other. Acquire all permits that are needed in one call. [`try_acquire`](Self::try_acquire) and
+/// [`acquire_timeout`](Self::acquire_timeout) of a further permit are safe, because they end.
 ///
-/// In [classic mode](crate::ClientBuilder::classic) a caller that wants several keeps what it gets
-/// as well, but newcomers may take a permit before it, again and again.
+/// In [classic mode](crate::ClientBuilder::classic) a caller that wants several permits also keeps
+/// what it gets, but new callers may acquire permits before it.
 ///
-/// # Looking at it
+/// # Inspection
 ///
-/// [`Client::locks`](crate::Client::locks) with the prefix `jobs#` shows who holds the permits; who
-/// has `jobs#line` is the first in line, and who waits for it are the others. Observers are told
-/// about these locks as well.
+/// [`Client::locks`](crate::Client::locks) with the prefix `jobs#` lists the holders of the
+/// permits. The holder of `jobs#line` is the first waiter, and its waiters are the other waiters.
+/// Observers receive the events of these locks too.
 ///
 /// # Examples
 ///
@@ -115,7 +115,7 @@ use crate::{
 /// let first = uploads.acquire().await?;
 /// let _second = uploads.acquire().await?;
 /// assert!(uploads.try_acquire().await?.is_none(), "both permits are in use");
-/// assert!(["uploads#1", "uploads#2"].contains(&first.name()));
+/// assert!([1, 2].contains(&first.number()));
 /// first.release().await?;
 /// assert!(uploads.try_acquire().await?.is_some());
 /// # Ok(()) }
@@ -159,7 +159,8 @@ impl Semaphore {
         Self { client, name, parts, ttl, hold, kind }
     }
 
-    /// Takes fixed leases: a permit ends with its ttl unless it is extended by hand.
+    /// Acquires fixed leases: a permit expires after its ttl unless [`extend`](Guard::extend) is
+    /// called.
     ///
     /// # Examples
     ///
@@ -168,7 +169,7 @@ impl Semaphore {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// # use std::time::Duration;
-    /// // No more than five calls a minute, whoever makes them.
+    /// // At most five calls a minute, by all clients.
     /// let calls = client.semaphore("calls", 5);
     /// let calls = calls.ttl(Duration::from_secs(60)).no_renew();
     /// for _ in 0..5 {
@@ -183,8 +184,10 @@ impl Semaphore {
         self
     }
 
-    /// How long a permit is held at the most, however often it is renewed: then it is lost, with
-    /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). Default: the client's.
+    /// The longest time for which a permit is held and renewed. Then it is lost, with
+    /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). Default: the
+    /// [`max_hold`](crate::ClientBuilder::max_hold) of the client, which is one hour unless it is
+    /// set.
     ///
     /// # Examples
     ///
@@ -204,9 +207,9 @@ impl Semaphore {
         self
     }
 
-    /// How the holder is shown to others who look at the lock or fail to get it, instead of the
-    /// client's [`who`](crate::ClientBuilder::who). At most 96 characters; those that would garble
-    /// a log are replaced.
+    /// The name under which other clients see the holder of this lock, instead of the client's
+    /// [`who`](crate::ClientBuilder::who). At most 96 characters. Characters that a log cannot show
+    /// are replaced.
     ///
     /// # Examples
     ///
@@ -217,7 +220,7 @@ impl Semaphore {
     /// let semaphore = client.semaphore("api", 1).who("invoice 42 (nightly)");
     /// let guard = semaphore.acquire().await?;
     /// let report = client.inspect(guard.name()).await?;
-    /// assert_eq!(report.holder.expect("it is held").who, "invoice 42 (nightly)");
+    /// assert_eq!(report.holder.expect("the lock is held").who, "invoice 42 (nightly)");
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -226,8 +229,9 @@ impl Semaphore {
         self
     }
 
-    /// How long a permit outlives a holder that crashed. It is renewed at a third of it. Default:
-    /// the client's.
+    /// How long a permit is held after its holder has crashed. The client renews it at a third of
+    /// this time, for at most [`max_hold`](Self::max_hold). Default: the
+    /// [`ttl`](crate::ClientBuilder::ttl) of the client.
     ///
     /// # Examples
     ///
@@ -247,13 +251,13 @@ impl Semaphore {
         self
     }
 
-    /// Takes a permit if there is one; `None` if all are taken.
+    /// Acquires a permit if one is free; `None` if all are held.
     ///
-    /// Permits are tried one after another, so that nobody is refused by one who takes more than
-    /// it needs. `None` says that there was a moment in which others had all of them; one that is
-    /// on its way to somebody in line counts as taken. Where others come and go so quickly that no
-    /// such moment can be seen, it gives up after a few looks. A new client waits for its first
-    /// connections, as with [`Mutex::try_lock`].
+    /// It tries one permit after another, so that it never blocks a permit that another caller
+    /// could have. `None` means that there was a moment at which others held all permits, or were
+    /// about to be granted one. If permits change hands too quickly to see such a moment, it gives
+    /// up after a few attempts. A new client first waits for its connections, as
+    /// [`Mutex::try_lock`] does.
     ///
     /// # Cancel safety
     ///
@@ -261,8 +265,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`LockError`] if too few nodes answered to decide, or if name, ttl or the number of permits
-    /// are wrong. That others have all permits is not an error.
+    /// [`LockError`] if too few nodes answered to decide, or if the name, the ttl or the number of
+    /// permits is invalid. It is no error that others hold all permits.
     ///
     /// # Examples
     ///
@@ -272,7 +276,7 @@ impl Semaphore {
     /// # let client = quorate::Client::memory();
     /// let uploads = client.semaphore("uploads", 2);
     /// if let Some(permit) = uploads.try_acquire().await? {
-    ///     // No more than one other uploads now.
+    ///     // At most one other client uploads now.
     ///     permit.release().await?;
     /// }
     /// # Ok(()) }
@@ -290,8 +294,8 @@ impl Semaphore {
             match seen {
                 Seen::Got(guard) => return Ok(Some(guard)),
                 Seen::Silence(silence) => return Err(silence.into()),
-                // One that moves from permit to permit may be seen on each of them. Those who are
-                // seen twice had all of them in between.
+                // One owner that moves from permit to permit may be seen on each of them. Owners
+                // that are seen twice held all of them in between.
                 Seen::Taken(holders) if known.as_ref() == Some(&holders) => return Ok(None),
                 Seen::Taken(holders) => known = Some(holders),
                 Seen::Missed => return Ok(None),
@@ -305,17 +309,17 @@ impl Semaphore {
         }
     }
 
-    /// Takes a permit, waiting for as long as others have all of them.
+    /// Acquires a permit, waiting while others hold all of them.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the line and removes any key that was stored already, in the
+    /// Dropping the future leaves the queue and removes any key that was stored already, in the
     /// background.
     ///
     /// # Errors
     ///
-    /// [`LockError`] if no majority of nodes answers for a whole ttl, or if name, ttl or the number
-    /// of permits are wrong.
+    /// [`LockError`] if no majority of the nodes answers for a whole ttl, or if the name, the ttl
+    /// or the number of permits is invalid.
     ///
     /// # Examples
     ///
@@ -326,24 +330,25 @@ impl Semaphore {
     /// let uploads = client.semaphore("uploads", 2);
     /// let (first, _second) = (uploads.acquire().await?, uploads.acquire().await?);
     /// tokio::spawn(async move { drop(first) });
-    /// let _third = uploads.acquire().await?; // comes when the first one is gone
+    /// let _third = uploads.acquire().await?; // after the release of the first one
     /// # Ok(()) }
     /// ```
     pub async fn acquire(&self) -> Result<Permit, LockError> {
         self.wait_for_one(None).await
     }
 
-    /// Takes a permit, waiting up to `wait` while others have all of them or too few nodes answer.
+    /// Acquires a permit, waiting up to `wait` while others hold all of them or too few nodes
+    /// answer.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the line and removes any key that was stored already, in the
+    /// Dropping the future leaves the queue and removes any key that was stored already, in the
     /// background.
     ///
     /// # Errors
     ///
-    /// [`LockError::Timeout`] names one of the holders. [`LockError::NoQuorum`] says that in the
-    /// end too few nodes answered, and what each of them said.
+    /// [`LockError::Timeout`] names one of the holders. [`LockError::NoQuorum`] if too few nodes
+    /// answered in the end, with the answer of each node.
     ///
     /// # Examples
     ///
@@ -355,7 +360,7 @@ impl Semaphore {
     /// let uploads = client.semaphore("uploads", 1);
     /// let _permit = uploads.acquire().await?;
     /// match uploads.acquire_timeout(Duration::from_millis(20)).await {
-    ///     Err(LockError::Timeout { holder: Some(holder), .. }) => println!("{holder} has one"),
+    ///     Err(LockError::Timeout { holder: Some(holder), .. }) => println!("one is held by {holder}"),
     ///     other => panic!("{other:?}"),
     /// }
     /// # Ok(()) }
@@ -364,7 +369,7 @@ impl Semaphore {
         self.wait_for_one(Some(wait)).await
     }
 
-    /// Takes a permit, runs `work`, and releases the permit. When the permit is lost, `work` is
+    /// Acquires a permit, runs `work`, and releases the permit. If the permit is lost, `work` is
     /// dropped at its next await.
     ///
     /// # Cancel safety
@@ -373,8 +378,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`WithError::Lock`] if no permit was taken: `work` did not run. [`WithError::Lost`] if the
-    /// permit was lost before `work` was done.
+    /// [`WithError::Lock`] if no permit was acquired: `work` did not run. [`WithError::Lost`] if
+    /// the permit was lost before `work` was done.
     ///
     /// # Examples
     ///
@@ -413,7 +418,7 @@ impl Semaphore {
         self.parts.as_ref().map_err(Clone::clone)
     }
 
-    /// The same in a random order, so that callers do not run after each other.
+    /// The same in a random order, so that callers do not try the same permits.
     fn shuffled(&self, mut slots: Vec<Name>) -> Vec<Name> {
         self.shuffle(&mut slots);
         slots
@@ -458,12 +463,12 @@ impl Parts {
     }
 }
 
-/// What became of looking for a permit.
+/// How the search for a permit ended.
 enum Seen<T = Guard> {
     Got(T),
-    /// Each permit was in the hands of another, who are these.
+    /// Others held each permit: these.
     Taken(Vec<Option<Value>>),
-    /// Some looked free, but others were quicker, or were after it at the same moment.
+    /// Some permits looked free, but others acquired them or tried them at the same moment.
     Missed,
     Silence(Silence),
 }
@@ -472,10 +477,10 @@ fn below(jitter: &mut Jitter, bound: usize) -> usize {
     usize::try_from(jitter.next() % bound.max(1) as u64).expect("below a usize")
 }
 
-/// So often one who does not wait looks at the permits, if they change hands meanwhile.
+/// How often `try_acquire` asks for the holders, if they change meanwhile.
 const LOOKS_MAX: usize = 10;
 
-/// So often one who does not wait looks for what others were after as well.
+/// How often `try_acquire` tries permits that others try too.
 const MISSES_MAX: usize = 6;
 
 const MISSED_DELAY_MIN: Duration = Duration::from_millis(2);

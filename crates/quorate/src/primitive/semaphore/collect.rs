@@ -17,20 +17,19 @@ use crate::{
 };
 
 impl Semaphore {
-    /// Acquires so many permits of those that look free. If others are after the same ones, all are
-    /// released.
+    /// Acquires `wanted` permits that look free. If others try the same ones, all are released.
     pub(super) async fn try_several(
         &self,
         wanted: usize,
         deadline: Option<Moment>,
     ) -> Result<Seen<Vec<Guard>>, LockError> {
         let (engine, slots) = (&self.client.engine, &self.parts()?.slots);
-        // Nodes may answer to the end, and timers do not wait after it.
+        // After a shutdown nodes may still answer, but timers no longer wait.
         if self.client.is_closed() {
             return Err(LockError::ShutDown);
         }
-        // It looks first, also if most are free: who tries without a look holds permits that it
-        // has to release again, and others miss them meanwhile.
+        // It asks for the holders first, even if most permits are free: a caller that tries without
+        // asking holds permits that it has to release again, and others miss them meanwhile.
         let holders = holders(engine, slots, self.patience(deadline)).await;
         let is_free = |slot: &usize| holders[*slot].is_none();
         let mut free: Vec<usize> = (0..slots.len()).filter(is_free).collect();
@@ -55,7 +54,7 @@ impl Semaphore {
                 break;
             }
         }
-        // The caller may have been kept from running until now.
+        // The task may not have run until now.
         if got.len() < wanted || got.iter().any(|(_, guard)| guard.check().is_err()) {
             return Ok(Seen::Missed);
         }
@@ -81,8 +80,8 @@ impl<'a> Collecting<'a> {
         wanted: usize,
         deadline: Option<Moment>,
     ) -> Result<Self, LockError> {
-        // What it has must last until it has enough, however it is held then. The place in the
-        // queue is renewed for the reason that one who waits for one permit has.
+        // A permit must last until there are enough, however it is held then. The lock of the queue
+        // is renewed for the same reason as in `wait`.
         let hold = Hold { renewal: Renewal::On, max: None };
         let parts = semaphore.parts()?;
         let part = |name: &_| semaphore.part(Clone::clone(name), hold);
@@ -96,12 +95,12 @@ impl<'a> Collecting<'a> {
             let Some(place) = self.line.wait_until(self.deadline).await?.into_guard()? else {
                 return Ok(None);
             };
-            // Dropped before the place: the next in the queue finds nobody before it when it asks
-            // for the permits.
+            // Dropped before the place: the next waiter must find no other waiter when it asks for
+            // the permits.
             match self.run_as_first(&place).await? {
                 Ended::Complete(guards) => return Ok(Some(guards)),
                 Ended::Late => return Ok(None),
-                // Another may be the first by now. What was kept is released, and it waits again.
+                // Another waiter may be the first by now. Release the permits and wait again.
                 Ended::Overtaken => {}
             }
         }
@@ -111,8 +110,8 @@ impl<'a> Collecting<'a> {
         let mut kept = Vec::with_capacity(self.wanted);
         loop {
             let collected = match self.collect(place, &mut kept).await {
-                // As with one permit: a full server keeps its place as the first in the queue, and
-                // gives it no others before there is memory again.
+                // As with one permit: a full server keeps the first waiter, and queues no others
+                // before it has memory again.
                 Err(error)
                     if self.deadline.is_none() && is_full(&error) && place.check().is_ok() =>
                 {
@@ -128,7 +127,7 @@ impl<'a> Collecting<'a> {
             if !self.make_whole(&kept).await {
                 return Ok(Ended::Late);
             }
-            // One may have been lost meanwhile.
+            // A permit may have been lost meanwhile.
             kept.retain(|kept| kept.guard.check().is_ok());
             if kept.len() == self.wanted {
                 let hold = self.semaphore.hold;
@@ -193,7 +192,7 @@ impl<'a> Collecting<'a> {
         if semaphore.hold.renewal == Renewal::On {
             return true;
         }
-        // A lease that cannot be extended is lost in the end, and that is looked at next.
+        // A lease that cannot be extended is lost in the end, which the caller checks next.
         let mut extended = pin!(join(kept.iter().map(|it| it.guard.extend(semaphore.ttl))));
         let never = Moment::from_nanos(u64::MAX);
         let deadline = self.deadline.unwrap_or(never);
@@ -218,7 +217,7 @@ impl Kept {
         Self { slot, loss: guard.loss(), guard }
     }
 
-    /// Its place among the permits, if it is lost.
+    /// Its slot, if it is lost.
     fn lost(&mut self, cx: &mut Context<'_>) -> Option<usize> {
         Pin::new(&mut self.loss).poll(cx).is_ready().then_some(self.slot)
     }
@@ -227,9 +226,9 @@ impl Kept {
 /// How a wait for several permits ends.
 enum Ended {
     Complete(Vec<Guard>),
-    /// The caller's time is over.
+    /// The deadline has passed.
     Late,
-    /// It is not the first in the queue any more.
+    /// It is no longer the first waiter.
     Overtaken,
 }
 

@@ -1,7 +1,7 @@
-//! Who holds each of several locks, asked in one round trip. It says where trying is worth it.
+//! Asks for the holders of several locks in one round trip, to choose which locks to try.
 //!
-//! Unlike what people are told, which waits for every node, this ends as soon as a majority has
-//! decided about each lock: a node that hangs holds nobody up.
+//! Unlike an inspection, which waits for every node, this ends as soon as a majority has answered
+//! about each lock. A node that hangs delays nobody.
 
 use std::{
     future::poll_fn,
@@ -24,8 +24,8 @@ use crate::{
     node::{Inbox, Request, Sent},
 };
 
-/// For each lock, the value that a majority of the nodes shows. What cannot be said within
-/// `patience` is not known to be held.
+/// For each lock, the value that a majority of the nodes stores. A lock without an answer within
+/// `patience` counts as free.
 pub(super) async fn holders(
     engine: &Engine,
     names: &[Name],
@@ -36,7 +36,7 @@ pub(super) async fn holders(
     for node in &engine.nodes {
         for (slot, name) in names.iter().enumerate() {
             let command = Command::ReadKey { name: name.clone() };
-            // The inbox wants to know which lock it was about, and not which node answered.
+            // The inbox needs the index of the lock, not that of the node.
             let request = Request::to_inbox(command, slot, look.clone());
             if let Sent::Answered(answer) = node.send(request, now) {
                 look.take_in(slot, answer);
@@ -55,7 +55,7 @@ pub(super) async fn holders(
         Pin::new(&mut sleep).poll(cx)
     })
     .await;
-    // What comes too late finds no place.
+    // Later answers are dropped.
     let seen = std::mem::take(&mut look.lock().seen);
     seen.into_iter().map(|seen| seen.holder(look.quorum)).collect()
 }
@@ -74,7 +74,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// What the nodes have shown of one lock.
+/// What the nodes have answered about one lock.
 #[derive(Clone, Debug)]
 struct Seen {
     values: Vec<(Value, usize)>,
@@ -87,12 +87,12 @@ impl Seen {
         self.values.into_iter().find(|(_, count)| *count >= quorum).map(|(value, _)| value)
     }
 
-    /// On how many nodes the same holder was seen.
+    /// The largest number of nodes with the same holder.
     fn most(&self) -> usize {
         self.values.iter().map(|(_, count)| *count).max().unwrap_or_default()
     }
 
-    /// True while what comes may still decide.
+    /// True while further answers may decide.
     fn is_open(&self, quorum: usize) -> bool {
         self.most() < quorum && self.most() + self.pending >= quorum
     }

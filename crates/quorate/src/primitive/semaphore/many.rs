@@ -16,8 +16,8 @@ impl Semaphore {
     /// Acquires `count` permits if so many are free; `None` if not. All or nothing: permits that
     /// were acquired before one was missing are released.
     ///
-    /// `None` says that there was a moment in which others held too many permits, or that others
-    /// tried to acquire the same permits again and again. Two callers that try at the same moment
+    /// `None` means that there was a moment at which others held too many permits, or that others
+    /// repeatedly tried to acquire the same permits. Two callers that try at the same moment
     /// may both get `None`, although the permits were enough for one of them.
     ///
     /// # Cancel safety
@@ -65,7 +65,7 @@ impl Semaphore {
                     if misses >= MISSES_MAX {
                         return Ok(None);
                     }
-                    // Those who tried to acquire the same permits must not do so again.
+                    // Callers that tried the same permits must not do so again.
                     let delay = engine.draw(|jitter| backoff.next(jitter));
                     engine.sleep_until(engine.now().saturating_add(delay)).await;
                 }
@@ -76,10 +76,10 @@ impl Semaphore {
 
     /// Acquires `count` permits, waiting until so many are free. All or nothing.
     ///
-    /// A caller that has to wait joins the same queue as those who want one permit. When it is the
-    /// first of them, it keeps every permit that it gets until it has enough, and renews them
-    /// meanwhile. If it loses one, it acquires it again. See
-    /// [Several permits](Semaphore#several-permits) for when not to use it.
+    /// A caller that has to wait joins the same queue as callers that want one permit. As the first
+    /// waiter, it keeps every permit that it gets until it has enough, and renews them meanwhile.
+    /// If it loses one, it acquires it again. See [Several permits](Semaphore#several-permits) for
+    /// when not to use it.
     ///
     /// # Cancel safety
     ///
@@ -134,7 +134,7 @@ impl Semaphore {
     /// let gpus = client.semaphore("gpus", 4);
     /// let _one = gpus.acquire().await?;
     /// match gpus.acquire_many_timeout(4, Duration::from_millis(20)).await {
-    ///     Err(LockError::Timeout { holder: Some(holder), .. }) => println!("{holder} has one"),
+    ///     Err(LockError::Timeout { holder: Some(holder), .. }) => println!("one is held by {holder}"),
     ///     other => panic!("{other:?}"),
     /// }
     /// assert!(gpus.try_acquire_many(3).await?.is_some(), "none of them is held");
@@ -196,7 +196,7 @@ impl Semaphore {
         let started = engine.now();
         let deadline = wait.map(|wait| started.saturating_add(wait));
         let is_over = || deadline.is_some_and(|deadline| engine.now() >= deadline);
-        // Once: those who come later must not get ahead while it tries again.
+        // Once: later callers must not pass this one while it tries again.
         match self.try_several(wanted, deadline).await? {
             Seen::Got(guards) => return Ok(Permits::new(guards)),
             Seen::Taken(_) | Seen::Missed if is_over() => return Err(self.timeout(started).await),
@@ -209,7 +209,7 @@ impl Semaphore {
         }
     }
 
-    /// The number of permits, if a caller can have so many.
+    /// The number of permits, if it is valid.
     fn wanted(&self, count: u32) -> Result<usize, LockError> {
         let permits = self.parts()?.slots.len();
         let wanted = usize::try_from(count).unwrap_or(usize::MAX);

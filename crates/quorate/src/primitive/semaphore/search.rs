@@ -1,4 +1,4 @@
-//! How a permit is found: tries, looks, and waiting for all of them.
+//! How a permit is found: trying, asking for holders, and waiting for all permits.
 
 use std::{future::poll_fn, task::Poll};
 
@@ -26,8 +26,8 @@ impl Semaphore {
         }
     }
 
-    /// Looks for a permit that is free. If others were after it at the same moment it looks again:
-    /// the first in line takes all that is free for a moment, so it is better not to be there.
+    /// Tries permits that look free, and again if others tried them at the same moment: the first
+    /// waiter briefly holds all free permits, so it is better not to be queued.
     pub(super) async fn try_free(
         &self,
         misses_max: usize,
@@ -45,7 +45,7 @@ impl Semaphore {
             if missed >= misses_max || deadline.is_some_and(|deadline| now >= deadline) {
                 break;
             }
-            // Those who have split the votes must not do so again.
+            // Callers that have split the votes must not do so again.
             let took = now.saturating_since(asked_at);
             let next = now.saturating_add(took + engine.draw(|jitter| backoff.next(jitter)));
             engine.sleep_until(deadline.map_or(next, |deadline| next.min(deadline))).await;
@@ -53,11 +53,11 @@ impl Semaphore {
         Ok(Seen::Missed)
     }
 
-    /// Tries the permits that look free, one after another: who asks for several takes for a moment
-    /// what others could have.
+    /// Tries the permits that look free, one after another: a caller that tries several at once
+    /// briefly holds permits that others could have.
     pub(super) async fn try_each(&self, deadline: Option<Moment>) -> Result<Seen, LockError> {
         let (engine, slots) = (&self.client.engine, &self.parts()?.slots);
-        // Nodes may answer to the end, and timers do not wait after it.
+        // After a shutdown nodes may still answer, but timers no longer wait.
         if self.client.is_closed() {
             return Err(LockError::ShutDown);
         }
@@ -89,7 +89,7 @@ impl Semaphore {
         let slots: Vec<Mutex> = slots.into_iter().map(|slot| self.part(slot, self.hold)).collect();
         let mut waits: Vec<_> =
             slots.iter().map(|slot| Box::pin(slot.wait_until(deadline))).collect();
-        // Whoever drops a wait leaves its line, and gives back what came of it in the meantime.
+        // Dropping a wait leaves its queue and releases what it acquired meanwhile.
         poll_fn(|cx| {
             let mut failed = None;
             let mut got = None;

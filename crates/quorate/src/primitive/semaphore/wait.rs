@@ -23,8 +23,8 @@ impl Semaphore {
             Seen::Silence(silence) if is_over() => return Err(silence.into()),
             Seen::Taken(_) | Seen::Missed | Seen::Silence(_) => {}
         }
-        // Others would wait for ever behind one whose place is not renewed. Should it be lost all
-        // the same, two are first in line, and each permit still goes to one of them.
+        // Others would wait for ever behind a first waiter that is not renewed. If it is lost
+        // anyway, there are two first waiters, and each permit still goes to one of them.
         let hold = Hold { renewal: Renewal::On, max: None };
         let line = self.queue(hold)?;
         let Some(place) = line.wait_until(deadline).await?.into_guard()? else {
@@ -32,14 +32,14 @@ impl Semaphore {
         };
         let got = loop {
             let got = self.wait_for_any(deadline).await;
-            // A full server keeps its place as the first in line, and gives it no others before
-            // there is memory again.
+            // A full server keeps the first waiter, and queues no others before it has memory
+            // again.
             match &got {
                 Err(error) if deadline.is_none() && is_full(error) && place.check().is_ok() => {}
                 Ok(_) | Err(_) => break got,
             }
         };
-        // Not before: the next in line finds nobody before it when it asks for the permits.
+        // Not earlier: the next waiter must find no other waiter when it asks for the permits.
         drop(place);
         match got? {
             Some(guard) => Ok(guard),
@@ -58,7 +58,7 @@ impl Semaphore {
         let holders = holders(engine, slots, patience).await;
         let held = slots.iter().zip(&holders).filter(|(_, holder)| holder.is_some());
         let mut holder = None;
-        // One that was seen a moment ago may be free by now: it may be our own.
+        // A permit that was held a moment ago may be free by now: it may be our own.
         for (slot, _) in held.take(SHOWN_TRIES_MAX) {
             holder = survey(engine, slot, patience).await;
             if holder.is_some() {
@@ -77,9 +77,9 @@ pub(super) fn is_full(error: &LockError) -> bool {
     nodes.len() - full < majority(nodes.len())
 }
 
-/// So often one who waits tries a permit that others were after as well: those who come later must
-/// not get ahead while it looks.
+/// How often a waiter tries permits that others try too before it is queued: later callers must not
+/// pass it meanwhile.
 const MISSES_BEFORE_LINE: usize = 2;
 
-/// Of so many permits the holder is asked for, until one is known.
+/// For how many permits the holder is asked, until one is known.
 const SHOWN_TRIES_MAX: usize = 16;

@@ -114,8 +114,7 @@ async fn a_node_that_refuses_at_the_last_moment_is_told_with_those_that_were_adm
     assert_eq!(*admitted, 2, "{error}");
     assert!(nodes[..2].iter().all(is_attached), "{error}");
     assert_eq!(nodes[2].answer, NodeAnswer::NodeError(NodeError::NotEmpty(1)));
-    let told =
-        "2 of 3 nodes were admitted, each of the others votes when its restart guard is over";
+    let told = "2 of 3 nodes were admitted, each of the others votes when its quarantine ends";
     assert!(error.to_string().starts_with(told), "{error}");
     // A majority votes, and the third one does when its time has come.
     let client = settings(urls()).connect().await.expect("two vote");
