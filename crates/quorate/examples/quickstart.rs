@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     nodes.set(2, Behaviour::Fail);
     if let Err(error) = alice.mutex("orders:42").try_lock().await {
-        println!("a third one fails, and alice is told why: {error}");
+        println!("a third one fails, with the reason: {error}");
     }
     Ok(())
 }

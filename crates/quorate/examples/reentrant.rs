@@ -11,7 +11,7 @@ use quorate::{Client, fence::Fenced, memory::MemoryNodes};
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let nodes = MemoryNodes::new(3);
     let ledger = Fenced::new(0);
-    // Two processes of one job: both are told its name.
+    // Two processes of one job: both know its name.
     let client = |who: &str| Client::builder().memory(&nodes).who(who).identity("import 7").build();
     let (job, step) = (client("job")?, client("step")?);
     let other = Client::builder().memory(&nodes).who("another job").build()?;
@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-/// One step. It acquires the lock itself, whoever calls it.
+/// One step. It acquires the lock itself, no matter which code calls it.
 async fn add(
     client: &Client,
     ledger: &Fenced<i64>,

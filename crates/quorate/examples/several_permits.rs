@@ -27,11 +27,11 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             let permits = gpus.acquire_many(size).await?;
             let now = busy.fetch_add(size, Ordering::SeqCst) + size;
             assert!(now <= GPUS, "{now} are in use");
-            permits.check()?; // right before the work: are all of them still ours?
+            permits.check()?; // before the work: are all of them still held?
             tokio::task::yield_now().await;
             busy.fetch_sub(size, Ordering::SeqCst);
-            let names: Vec<&str> = permits.guards().iter().map(quorate::Guard::name).collect();
-            say(&format!("job {number} used {}", names.join(", ")));
+            let used: Vec<u32> = permits.numbers().collect();
+            say(&format!("job {number} used the GPUs {used:?}"));
             permits.release().await?;
             Ok::<_, Box<dyn Error + Send + Sync>>(())
         });

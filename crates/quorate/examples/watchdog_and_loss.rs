@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let guard = client.mutex("report").lock().await?;
 
     tokio::time::sleep(Duration::from_millis(900)).await;
-    println!("after three ttls the keeper still holds it: {:?}", guard.check());
+    println!("after three ttls the watchdog still renews it: {:?}", guard.check());
 
     for node in 0..2 {
         nodes.set(node, Behaviour::Hang);

@@ -1,4 +1,4 @@
-//! The client: a cheap handle on one engine and its nodes.
+//! The client: a cheap handle to one engine and its nodes.
 
 pub(crate) mod addresses;
 pub(crate) mod builder;
@@ -37,8 +37,8 @@ use crate::{
 
 /// A connection to a set of nodes. Clones share it.
 ///
-/// Dropping the last clone, when no guard is left either, waits up to 100 milliseconds for releases
-/// that are on their way; [`shutdown`](Self::shutdown) waits as long as you say.
+/// Dropping the last clone and the last guard waits up to 100 milliseconds for pending releases.
+/// [`shutdown`](Self::shutdown) waits for a given time.
 ///
 /// # Examples
 ///
@@ -46,7 +46,7 @@ use crate::{
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = quorate::Client::memory();
-/// let clone = client.clone(); // the same nodes by the same connections
+/// let clone = client.clone(); // shares the connections
 /// let _guard = client.mutex("orders:42").lock().await?;
 /// assert!(clone.mutex("orders:42").try_lock().await?.is_none());
 /// # Ok(()) }
@@ -96,7 +96,7 @@ impl Client {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = quorate::Client::memory(); // nobody else has this node
+    /// let client = quorate::Client::memory(); // no other client has this node
     /// let guard = client.mutex("orders:42").try_lock().await?;
     /// assert!(guard.is_some());
     /// # Ok(()) }
@@ -104,12 +104,13 @@ impl Client {
     #[must_use]
     pub fn memory() -> Self {
         let built = Self::builder().memory(&MemoryNodes::new(1)).build();
-        built.expect("the defaults are valid, and the system has a thread to give")
+        built.expect("the defaults are valid, and the system starts a thread")
     }
 
-    /// A client with a folder of this machine as its node: all processes of the same user exclude
-    /// each other, without any server. For root it is `/var/lib/quorate`, for others `quorate` in
-    /// `$XDG_STATE_HOME` or else `~/.local/state`; [`ClientBuilder::local`] takes another one.
+    /// A client whose node is a folder of this machine: all processes of the same user exclude each
+    /// other, without any server. For root the folder is `/var/lib/quorate`, for other users
+    /// `quorate` in `$XDG_STATE_HOME` or else `~/.local/state`. [`ClientBuilder::local`] uses
+    /// another folder.
     ///
     /// # Errors
     ///
@@ -133,14 +134,14 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Local`] if this user has no home.
+    /// [`ConfigError::Local`] if this user has no home directory.
     ///
     /// # Examples
     ///
     /// ```
     /// # use quorate::Client;
     /// let folder = Client::local_folder()?;
-    /// let settings = Client::builder().local(&folder).who("backup"); // more than `local` takes
+    /// let settings = Client::builder().local(&folder).who("backup"); // with further settings
     /// # Ok::<(), quorate::error::ConfigError>(())
     /// ```
     #[cfg(feature = "local")]
@@ -165,8 +166,8 @@ impl Client {
         ClientBuilder::default()
     }
 
-    /// A lock that at most one owner holds. Nothing is sent until it is used; a bad name is told
-    /// then.
+    /// A lock that at most one owner holds. Nothing is sent until it is used. An invalid name is
+    /// reported then.
     ///
     /// # Examples
     ///
@@ -176,8 +177,8 @@ impl Client {
     /// # let client = quorate::Client::memory();
     /// let order = 42;
     /// let mutex = client.mutex(format!("orders:{order}"));
-    /// mutex.with(async |_guard| { /* nobody else works on this order */ }).await?;
-    /// assert!(client.mutex("").lock().await.is_err()); // a bad name is told when it is used
+    /// mutex.with(async |_guard| { /* no other client works on this order */ }).await?;
+    /// assert!(client.mutex("").lock().await.is_err()); // an invalid name
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -185,8 +186,8 @@ impl Client {
         Mutex::new(self.inner.clone(), name.as_ref())
     }
 
-    /// Several locks that are acquired together, or not at all. Nothing is sent until they are
-    /// used; a bad name is told then.
+    /// Several locks that are acquired together or not at all. Nothing is sent until they are used.
+    /// An invalid name is reported then.
     ///
     /// # Examples
     ///
@@ -195,7 +196,7 @@ impl Client {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let accounts = client.mutex_all(["account:7", "account:9"]);
-    /// accounts.with(async |_guard| { /* nobody else touches either account */ }).await?;
+    /// accounts.with(async |_guard| { /* no other client changes either account */ }).await?;
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -203,8 +204,8 @@ impl Client {
         MutexAll::new(self.inner.clone(), names)
     }
 
-    /// A lock that any number of readers hold together, or one writer alone. Nothing is sent until
-    /// it is used; a bad name is told then.
+    /// A lock that any number of readers share, or one writer holds exclusively. Nothing is sent
+    /// until it is used. An invalid name is reported then.
     ///
     /// # Examples
     ///
@@ -235,7 +236,7 @@ impl Client {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let reports = client.semaphore("reports", 4);
-    /// reports.with(async |_permit| { /* no more than three others make reports now */ }).await?;
+    /// reports.with(async |_permit| { /* at most three others make reports now */ }).await?;
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -243,9 +244,9 @@ impl Client {
         Semaphore::new(self.inner.clone(), name.as_ref(), permits)
     }
 
-    /// As whom this client holds locks that are [reentrant](Mutex::reentrant): what was
-    /// [set](ClientBuilder::identity), or a text that no other client has. Give it to a task or a
-    /// process that is to enter the same locks.
+    /// The identity with which this client holds [reentrant](Mutex::reentrant) locks: the
+    /// [setting](ClientBuilder::identity), or a text that no other client has. Give it to each task
+    /// or process that shall enter the same locks.
     ///
     /// # Examples
     ///
@@ -282,7 +283,7 @@ impl Client {
         owner_prefix(self.inner.engine.client)
     }
 
-    /// What each node is up to right now, in the order in which they were configured.
+    /// The state of each node now, in the order in which the nodes were configured.
     ///
     /// # Examples
     ///
@@ -301,7 +302,7 @@ impl Client {
         self.inner.engine.reports()
     }
 
-    /// What is allowed in the settings but probably not meant.
+    /// Settings that are valid but probably not intended.
     ///
     /// # Examples
     ///
@@ -318,18 +319,18 @@ impl Client {
         if nodes.is_multiple_of(2) { vec![Warning::EvenNodes { nodes }] } else { Vec::new() }
     }
 
-    /// Takes over a lease that another process [left](Guard::detach): it is renewed and
-    /// released from here from now on. Of several who try to take over the same lease one succeeds
-    /// at the most.
+    /// Adopts a lease that another process [detached](Guard::detach). From now on this client
+    /// renews and releases it. If several clients try to adopt the same lease, at most one
+    /// succeeds.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives back what was taken over already, so the lease may end by it.
+    /// Dropping the future releases what was adopted already, so the lease may end.
     ///
     /// # Errors
     ///
-    /// [`LeaseError::Lost`] if a majority of the nodes does not have it any more. A failed adoption
-    /// gives back what it took over: the lease may be over after it.
+    /// [`LeaseError::Lost`] if a majority of the nodes no longer stores it. A failed adoption
+    /// releases what it adopted: the lease may end.
     ///
     /// # Examples
     ///
@@ -338,8 +339,8 @@ impl Client {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let lease = client.mutex("video:9").lock().await?.detach().await?;
-    /// let guard = client.adopt(&lease).await?; // elsewhere, as a rule
-    /// assert!(client.adopt(&lease).await.is_err(), "it has a new owner already");
+    /// let guard = client.adopt(&lease).await?; // usually in another process
+    /// assert!(client.adopt(&lease).await.is_err(), "it is adopted already");
     /// # Ok(()) }
     /// ```
     pub async fn adopt(&self, lease: &DetachedLease) -> Result<Guard, LeaseError> {
@@ -361,12 +362,12 @@ impl Client {
         }
     }
 
-    /// Ends the client and all its clones: no more locks are taken, what is held is lost and
-    /// released, and releases are waited for, up to `grace`.
+    /// Shuts down the client and all its clones. They acquire no more locks. Held locks are lost
+    /// and released. The call waits for the releases, up to `grace`.
     ///
     /// # Cancel safety
     ///
-    /// The end goes on in the background if the future is dropped.
+    /// Dropping the future does not stop the shutdown: it continues in the background.
     ///
     /// # Examples
     ///
@@ -392,7 +393,7 @@ impl Client {
         Shutdown { is_clean: self.inner.running.ended().await }
     }
 
-    /// True if the engine runs on an async runtime of the user's.
+    /// True if the engine runs on an async runtime of the caller.
     pub(crate) fn is_driven_by_user(&self) -> bool {
         matches!(self.inner.engine.clock, Clock::Runtime { .. })
     }
@@ -401,7 +402,7 @@ impl Client {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Waits until a majority is attached, until waiting cannot help, or until `patience` is over.
+    /// Waits until a majority is attached, until waiting cannot help, or for `patience`.
     pub(crate) async fn wait_for_majority(&self, patience: Duration) -> Result<(), ConnectError> {
         let attached = self.watch_nodes(patience, |nodes| {
             let quorum = majority(nodes.len());
@@ -438,7 +439,7 @@ impl Client {
     }
 }
 
-/// Something in the settings that is allowed but probably not meant.
+/// A setting that is valid but probably not intended.
 ///
 /// # Examples
 ///
@@ -453,10 +454,10 @@ impl Client {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// An even number of nodes tolerates no more failures than one node less, and lets two
-    /// contenders tie.
+    /// An even number of nodes tolerates no more failures than the odd number below it, and two
+    /// callers can split the votes.
     EvenNodes {
-        /// How many there are.
+        /// The number of nodes.
         nodes: usize,
     },
 }

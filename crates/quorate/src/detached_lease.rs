@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_rejected() {
+    fn other_texts_are_refused() {
         for text in [
             "",
             "x",

@@ -55,7 +55,7 @@ pub use crate::{
 /// assert_eq!(nodes[0].answer, NodeAnswer::NodeError(NodeError::ConnectionRefused));
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum LockError {
     /// Another owner held the lock during the whole wait.
@@ -218,7 +218,7 @@ impl LockError {
 /// assert_eq!(max, Duration::from_secs(60));
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TtlError {
     /// It is longer than the client's `max_ttl`.
@@ -284,7 +284,7 @@ impl Lost {
 /// assert!(matches!(client.adopt(&lease).await, Err(LeaseError::Lost(_))));
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum LeaseError {
     /// The lease has ended.
@@ -335,7 +335,7 @@ pub enum LeaseError {
 /// guard.check()?; // the lease has not changed
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ExtendError {
     /// The lease has ended, or ended before a majority could be reached.
@@ -362,7 +362,7 @@ pub enum ExtendError {
 /// guard.check()?; // the lease is valid until its deadline
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum VerifyError {
     /// The lease has ended.
@@ -393,7 +393,7 @@ pub enum VerifyError {
 /// assert!(matches!(guard.release().await, Err(ReleaseError::Lost(_))));
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ReleaseError {
     /// The lease had ended: another owner may have held the lock while you worked.
@@ -428,7 +428,7 @@ pub enum ReleaseError {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum WithError {
     /// The lock was not acquired, and the work did not start.

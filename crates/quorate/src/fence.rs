@@ -1,31 +1,31 @@
 //! What a resource needs to check a fence.
 //!
-//! No lock can stop a holder that was paused, by the system or a debugger, from acting after its
-//! lock has gone to another. The resource can: every holder of a lock has a [`Fence`], a number
-//! that is larger than that of every earlier holder. It is sent along with every request, and the
-//! resource refuses a smaller one than it has seen. A fence that nobody checks protects nothing.
+//! A holder that was paused may act after another client has acquired the lock. No lock can prevent
+//! that, but the resource can. Every holder of a lock has a [`Fence`], a number that is larger than
+//! those of all earlier holders. The holder sends it with every request, and the resource rejects a
+//! fence that is smaller than the largest one it has seen. A fence that is not checked protects
+//! nothing.
 //!
 //! # The first read counts
 //!
-//! It is not enough to check writes. A is paused; B has the lock now, and reads a balance of 100.
-//! A wakes up and writes 50: its fence is still the largest that the resource has seen, because B
-//! has not written yet, so this is let through. Then B, who knows of 100, writes 110, and what A
-//! did is gone without a trace.
+//! It is not enough to check writes. A is paused. B acquires the lock and reads a balance of 100. A
+//! resumes and writes 50. The resource accepts that: the fence of A is still the largest one it has
+//! seen, because B has not written yet. Then B, which has read 100, writes 110, and the write of A
+//! is lost.
 //!
-//! So a holder shows its fence with its first read too, and the resource remembers it from then on.
-//! All checks in this module do both.
+//! So a holder also sends its fence with its first read, and the resource stores it. All checks in
+//! this module do so.
 //!
 //! # Which one
 //!
 //! - The resource is a value in a process: [`Fenced`].
-//! - It is something else that one process alone has at hand, and uses for one request at a time:
-//!   [`Gate`].
+//! - It is something else that only one process uses, for one request at a time: [`Gate`].
 //! - It is in a database: [`sql`].
 //! - It is a key in Redis or Valkey: [`redis`].
 //!
-//! For anything else the rule is the same: in one atomic step, compare the fence with the largest
-//! one seen, refuse if it is smaller, remember it, and do what was asked. Equal is right: a holder
-//! may come more than once.
+//! For any other resource the rule is the same. In one atomic step, compare the fence with the
+//! largest one seen, reject it if it is smaller, store it, and execute the request. An equal fence
+//! is valid: a holder may send several requests.
 //!
 //! # Examples
 //!

@@ -47,7 +47,7 @@ pub use crate::holder::Holder;
 /// );
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct LockReport {
     /// The name of the lock.
@@ -223,7 +223,7 @@ impl fmt::Display for Waiter {
 /// assert_eq!(lines, ["memory:0: free", "memory:1: free", "memory:2: connection refused"]);
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct NodeView {
     /// The node's address, without user and password.
@@ -256,7 +256,7 @@ impl fmt::Display for NodeView {
 /// assert_eq!(client.inspect("orders:42").await?.nodes[0].observation, Observation::Free);
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Observation {
     /// No key.

@@ -1,16 +1,16 @@
-//! The manual: what to know before relying on a lock. These modules have no items.
+//! The manual: what to know before you rely on a lock. These modules have no items.
 //!
 //! # Examples
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // What the chapters come to:
+//! // The chapters in short:
 //! let client = quorate::Client::memory();
 //! let guard = client.mutex("orders:42").lock().await?;
 //! guard.check()?; // before each step that must not overlap
 //! guard.run(async { /* work that is dropped when the lock is lost */ }).await?;
-//! guard.release().await?; // an error says that someone may have been in between
+//! guard.release().await?; // an error: another owner may have held the lock
 //! # Ok(()) }
 //! ```
 

@@ -134,7 +134,7 @@ impl fmt::Debug for dyn Observer {
 /// let at_risk = Event::AtRisk { name: "orders:42", kind: LockKind::Mutex };
 /// assert_eq!(line(&at_risk).unwrap(), "orders:42 is at risk");
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A round begins: all nodes are asked.

@@ -25,7 +25,7 @@ use crate::{
     observe::Observer,
 };
 
-/// Settings of a [`Client`]. Nothing is checked and nothing is sent before [`build`](Self::build).
+/// Settings of a [`Client`]. [`build`](Self::build) checks them. Nothing is sent before.
 ///
 /// # Examples
 ///
@@ -173,11 +173,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Uses a folder of this machine instead of servers: all processes that name the same folder
-    /// exclude each other. The folder is made if it is not there.
+    /// Uses a folder of this machine instead of servers: all processes that use the same folder
+    /// exclude each other. The folder is created if it does not exist.
     ///
-    /// It must be on a local disk. It is for one user, unless it exists already and its group may
-    /// write there. Locks end with a reboot; fences go on.
+    /// It must be on a local disk. Only one user can use it, unless it exists already and its group
+    /// may write to it. A reboot ends all locks, but fences continue to grow.
     ///
     /// # Examples
     ///
@@ -188,7 +188,7 @@ impl ClientBuilder {
     /// # let temporary = tempfile::tempdir()?;
     /// # let folder = temporary.path().join("locks");
     /// let backup = Client::builder().local(&folder).who("backup").build()?;
-    /// let report = Client::builder().local(&folder).build()?; // in another process, as a rule
+    /// let report = Client::builder().local(&folder).build()?; // usually in another process
     /// let _guard = backup.mutex("disk").lock().await?;
     /// assert!(report.mutex("disk").try_lock().await?.is_none());
     /// # Ok(()) }
@@ -199,15 +199,15 @@ impl ClientBuilder {
         self
     }
 
-    /// Uses classic mode: the Redlock algorithm as it was published, with nothing but `SET NX PX`
-    /// and the compare-and-delete script. Those who wait ask again and again, anyone may be next,
-    /// and [`fence`](crate::Guard::fence) is `None`. Under the
-    /// [restart guard](Self::quarantine) the same `SET` is in a script, which looks first
+    /// Uses classic mode: the Redlock algorithm as published, with only `SET NX PX` and the
+    /// compare-and-delete script. Waiters retry, in no order, and [`fence`](crate::Guard::fence) is
+    /// `None`. With [quarantine](Self::quarantine) the `SET` is in a script that first checks
     /// whether the node has forgotten anything.
     ///
-    /// It is for servers that cannot carry the default mode, such as Redis before 6.2, and is never
-    /// chosen by itself. Clients in both modes exclude each other, but those in line see the others
-    /// as another library's: they look every now and then whether the lock is free.
+    /// It is for servers without support for the default mode, such as Redis before 6.2. It is
+    /// never chosen automatically. Clients in both modes exclude each other. Waiters of the default
+    /// mode treat classic holders like another library's: they check at intervals whether the lock
+    /// is free.
     ///
     /// # Examples
     ///
@@ -228,8 +228,8 @@ impl ClientBuilder {
     /// Runs the client's engine on the tokio runtime on which [`build`](Self::build) is called, and
     /// takes the time from it.
     ///
-    /// This is for tests with a paused clock, and for simulations. The danger: user code that
-    /// blocks the runtime then blocks the engine as well.
+    /// This is for tests with a paused clock, and for simulations. The danger: code that blocks the
+    /// runtime also blocks the engine, and held locks are lost.
     ///
     /// # Examples
     ///
@@ -250,12 +250,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Checks the settings and starts the client. Links are made in the background; nothing is
-    /// waited for.
+    /// Checks the settings and starts the client. It connects in the background, and the call does
+    /// not wait.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] names the setting, the value and what is wrong with it.
+    /// [`ConfigError`] names the setting, its value and the reason.
     ///
     /// # Examples
     ///
@@ -277,13 +277,13 @@ impl ClientBuilder {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the client; no lock was taken. The nodes know its session for a
-    /// few seconds.
+    /// Dropping the future drops the client, which holds no lock yet. The nodes keep its session
+    /// for a few seconds.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`], with what each node said, if there is no majority in time. It comes at
-    /// once if waiting cannot help, such as with a wrong password or the same server twice.
+    /// [`ConnectError`], with the answer of each node, if no majority is attached in time. It fails
+    /// at once if waiting cannot help, for example with a wrong password or the same server twice.
     ///
     /// # Examples
     ///
@@ -292,7 +292,7 @@ impl ClientBuilder {
     /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
     /// let client = quorate::Client::builder().nodes(nodes).who("billing").connect().await?;
     /// for report in client.node_status() {
-    ///     println!("{report}"); // two of them are attached, at the least
+    ///     println!("{report}"); // at least two of them are attached
     /// }
     /// # Ok(()) }
     /// ```

@@ -1,4 +1,4 @@
-//! What a process can do for a lease that it does not hold itself: renew it, or give it back.
+//! Renewing and releasing detached leases.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use crate::{
 };
 
 impl Client {
-    /// Lets a lease that was [left](crate::Guard::detach) live for its ttl from now, and
-    /// returns the safe time that is left. It stays left: nobody renews it by itself.
+    /// Renews a [detached](crate::Guard::detach) lease for its ttl from now, and returns how long
+    /// it is valid. It stays detached: no client renews it automatically.
     ///
-    /// It is for scripts, where every step is a process of its own. A process that goes on working
+    /// It is for scripts, where every step is a separate process. A process that continues the work
     /// should [adopt](Self::adopt) the lease.
     ///
     /// # Cancel safety
@@ -34,8 +34,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`LeaseError::Lost`] if a majority of the nodes does not have it any more.
-    /// [`LeaseError::NoQuorum`] if too few nodes answered; the lease is as it was, or lives on.
+    /// [`LeaseError::Lost`] if a majority of the nodes no longer stores it.
+    /// [`LeaseError::NoQuorum`] if too few nodes answered: the lease has its old or its new end.
     ///
     /// # Examples
     ///
@@ -44,17 +44,17 @@ impl Client {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let lease = client.mutex("video:9").lock().await?.detach().await?;
-    /// let left = client.renew_lease(&lease).await?; // in a later step, as a rule
+    /// let left = client.renew_lease(&lease).await?; // usually in a later step
     /// assert!(left <= lease.ttl());
     /// client.release_lease(&lease).await?;
-    /// assert!(client.renew_lease(&lease).await.is_err(), "it is over");
+    /// assert!(client.renew_lease(&lease).await.is_err(), "it was released");
     /// # Ok(()) }
     /// ```
     pub async fn renew_lease(&self, lease: &DetachedLease) -> Result<Duration, LeaseError> {
         let is_settled = !self.node_status().iter().any(is_connecting);
         match self.try_renewal(lease).await {
-            // The majority that has it, and the one that is there already, may have one node in
-            // common.
+            // The majority that stores it and the majority that is attached already may have only
+            // one node in common.
             Err(LeaseError::NoQuorum { .. }) if !is_settled => {
                 self.settle(FIRST_CONTACT_MAX).await;
                 self.try_renewal(lease).await
@@ -70,7 +70,7 @@ impl Client {
         if left.is_zero() { Err(lost(lease.parts().0, LostReason::Expired)) } else { Ok(left) }
     }
 
-    /// Lets a lease live on, perhaps as another owner, and takes nothing back if that fails.
+    /// Renews a lease, perhaps under another owner, and undoes nothing if that fails.
     pub(crate) async fn prolong(
         &self,
         claim: Claim,
@@ -78,9 +78,9 @@ impl Client {
         now: Moment,
     ) -> Result<(Moment, Call), LeaseError> {
         let engine = &self.inner.engine;
-        // Its end is not known here. A key that is the owner's was there all the time, since it is
-        // never made again and the owner stands in no line; and where a majority was, nobody else
-        // had one.
+        // Its end is not known here. A key of this owner was stored all the time, because it is
+        // never stored again and the owner is in no queue. While a majority stored it, no other
+        // owner held the lock.
         let held_until = Moment::from_nanos(u64::MAX);
         let machine = Asking::Renew(Renew::start(terms, engine.nodes.len(), held_until, now));
         let (name, kind) = (claim.name.clone(), LockKind::of(&claim.owner));
@@ -96,19 +96,19 @@ impl Client {
         }
     }
 
-    /// Gives back a lease that was [left](crate::Guard::detach).
+    /// Releases a [detached](crate::Guard::detach) lease.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not stop a release that was sent: it goes on in the background. It
-    /// is sent as soon as something is known about every node: after a tenth of the ttl at the
-    /// latest, or a second if that is less.
+    /// Dropping the future does not stop a release that was sent: it continues in the background.
+    /// It is sent as soon as the state of every node is known, at the latest after a tenth of the
+    /// ttl or two seconds.
     ///
     /// # Errors
     ///
-    /// [`LeaseError::Lost`] if the lease had ended before: someone else may have worked inside your
-    /// critical section. [`LeaseError::NoQuorum`] if too few nodes answered; the release goes on in
-    /// the background, and the keys expire by themselves.
+    /// [`LeaseError::Lost`] if the lease had ended: another owner may have held the lock while you
+    /// worked. [`LeaseError::NoQuorum`] if too few nodes answered: the release continues in the
+    /// background, and the keys expire after their ttl.
     ///
     /// # Examples
     ///
@@ -117,7 +117,7 @@ impl Client {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let lease = client.mutex("video:9").lock().await?.detach().await?;
-    /// client.release_lease(&lease).await?; // in a later step, as a rule
+    /// client.release_lease(&lease).await?; // usually in a later step
     /// assert!(client.mutex("video:9").try_lock().await?.is_some());
     /// # Ok(()) }
     /// ```
@@ -163,7 +163,7 @@ pub(super) fn lost(lock: &Name, reason: LostReason) -> LeaseError {
     Lost::new(lock, reason).into()
 }
 
-/// How long a lease of this ttl waits for nodes that a majority can do without.
+/// How long a call about a lease of this ttl waits for nodes that a majority does not need.
 pub(crate) fn others_within(ttl: Duration) -> Duration {
     (ttl / 10).min(FIRST_CONTACT_MAX)
 }

@@ -1,8 +1,7 @@
-//! What an operator says about the nodes themselves: that new ones may vote at once, and which
-//! ones there are.
+//! Operator actions: letting new nodes vote at once, and changing which nodes there are.
 //!
-//! Each call looks at all nodes first, decides, and only then acts. So a client that only looks
-//! has written nothing if it refuses. What changes in between is found by the scripts on the nodes.
+//! Each call inspects all nodes first, decides, and only then acts. So a read-only client has
+//! written nothing if the call fails. The scripts on the nodes detect changes in between.
 
 mod known;
 
@@ -21,8 +20,8 @@ use crate::{
 };
 
 impl Client {
-    /// Whether nodes that may have forgotten locks are kept from voting: the
-    /// [restart guard](crate::ClientBuilder::quarantine) is on for this client.
+    /// Whether [quarantine](crate::ClientBuilder::quarantine) is on for this client: nodes that may
+    /// have forgotten locks do not vote.
     ///
     /// # Examples
     ///
@@ -37,22 +36,22 @@ impl Client {
 
     /// Lets the nodes of this client vote at once, if all of them are new and empty.
     ///
-    /// The restart guard keeps nodes of which nothing is known from voting for as long as a lock
-    /// could last that they have forgotten: somewhat longer than
-    /// [`max_ttl`](crate::ClientBuilder::max_ttl). Whoever sets up new servers knows that there are
-    /// no such locks, and says so by this call. It does nothing to nodes that all vote already.
+    /// A new node is quarantined, because it could be a node that has forgotten its locks. It votes
+    /// when these locks would have expired, somewhat later than
+    /// [`max_ttl`](crate::ClientBuilder::max_ttl). An operator who sets up new servers knows that
+    /// there are no such locks, and confirms it by this call. If all nodes vote, it does nothing.
     ///
-    /// Never call it as a part of every start: servers that have all lost their data look just like
-    /// new ones, while the holders of their locks may still be at work.
+    /// Never call it at every start: servers that have all lost their data look like new ones,
+    /// while the holders of their locks may still work.
     ///
-    /// Build the client with [`read_only`](crate::ClientBuilder::read_only): then all nodes are
-    /// looked at first, and nothing is written if one of them is refused. A client that does not
-    /// only look has begun the guard of new nodes already by connecting to them.
+    /// Build the client with [`read_only`](crate::ClientBuilder::read_only). Then it writes nothing
+    /// if one of the nodes is refused. Any other client has begun the quarantine of new nodes
+    /// already, when it connected.
     ///
     /// # Errors
     ///
-    /// [`AdmitError`]. Unless it is [`Incomplete`](AdmitError::Incomplete), or a node fell silent
-    /// while it was admitted ([`Unheard`](AdmitError::Unheard)), no node was admitted.
+    /// [`AdmitError`]. No node was admitted, unless it is [`Incomplete`](AdmitError::Incomplete),
+    /// or a node stopped answering while it was admitted ([`Unheard`](AdmitError::Unheard)).
     ///
     /// # Examples
     ///
@@ -85,7 +84,7 @@ impl Client {
         self.await_admission(shared).await
     }
 
-    /// Waits until each node is as wanted, or one of them is refused.
+    /// Waits until each node is as wanted, or one of them cannot be a node.
     async fn know(
         &self,
         shared: &SharedMembership,
@@ -99,7 +98,7 @@ impl Client {
         known.await.ok_or_else(|| AdmitError::Unheard { nodes: self.node_status() })
     }
 
-    /// Waits until each node votes, or has refused to be let in.
+    /// Waits until each node votes or has refused.
     async fn await_admission(&self, shared: &SharedMembership) -> Result<(), AdmitError> {
         let votes = |report: &NodeReport| report.answer == NodeAnswer::Attached;
         let settled = self.watch_nodes(PATIENCE, |reports| {
@@ -107,7 +106,7 @@ impl Client {
             let mut nodes = reports.iter().zip(holding);
             nodes.all(|(report, keys)| votes(report) || keys.is_some()).then_some(())
         });
-        // Who is silent by then is told to be so.
+        // A node that is still silent is reported as such.
         let _ = settled.await;
         let nodes = self.node_status();
         let admitted = nodes.iter().filter(|report| votes(report)).count();
@@ -125,20 +124,19 @@ impl Client {
         })
     }
 
-    /// Vouches for the list of nodes, so that one which has forgotten it has its place again
-    /// although too few others are there to confirm it.
+    /// Confirms the list of nodes, so that a node that has forgotten its record becomes a member
+    /// again although too few other nodes answer.
     ///
-    /// A node that lost its record is given its place by the others: as many of them must be there
-    /// as could have changed the set without the rest. With three nodes those are both others, so
-    /// that a node that comes back empty while another one is dead stays out. If you know that no
-    /// change of the set was made which the nodes that answer have not heard of, say so by this
-    /// call; the restart guard goes on as always. The better way out, where there is time, is to
-    /// bring the dead node back.
+    /// A node that lost its record needs the other nodes to confirm that it is a member: as many of
+    /// them must answer as could have changed the set without the rest. With three nodes these are
+    /// both others. So a node that comes back empty stays out while another node is down. If you
+    /// know that the nodes that answer know the last change of the set, confirm it by this call.
+    /// The node is still quarantined. If there is time, restart the node that is down instead.
     ///
     /// # Errors
     ///
-    /// [`AdmitError`], if less than a majority answers, or a node must not be one. A client that
-    /// [only looks](crate::ClientBuilder::read_only) has written nothing then.
+    /// [`AdmitError`] if no majority answers, or if a server cannot be a node. Then a
+    /// [read-only](crate::ClientBuilder::read_only) client has written nothing.
     ///
     /// # Examples
     ///
@@ -146,7 +144,7 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorate::Client;
-    /// // 10.0.0.1 is dead, 10.0.0.3 came back without its data, and no change is missing.
+    /// // 10.0.0.1 is down, 10.0.0.3 came back without its data, and no change is missing.
     /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
     /// let client = Client::builder().nodes(nodes).read_only().build()?;
     /// client.vouch_for_nodes().await?;
@@ -154,14 +152,14 @@ impl Client {
     /// ```
     pub async fn vouch_for_nodes(&self) -> Result<(), AdmitError> {
         let shared = self.inner.membership.as_deref().ok_or(AdmitError::QuarantineIsOff)?;
-        // One that votes for all we know may have forgotten just now.
+        // A node that seems to vote may have forgotten its record just now.
         shared.forget_all();
         let known = |reports: &[NodeReport]| Known::of_all(shared, reports, true);
         let heard = self.watch_nodes(PATIENCE, |reports| {
             let is_told = |it: &Known| it.is_met() || it.is_refused();
             known(reports).iter().all(is_told).then_some(())
         });
-        // Whoever is silent by then is taken for dead: what it may have forgotten, nobody can help.
+        // A node that is still silent counts as down.
         let _ = heard.await;
         let looked_at = known(&self.node_status());
         let met = || looked_at.iter().filter(|it| it.is_met());
@@ -181,26 +179,25 @@ impl Client {
         placed.await.ok_or_else(|| AdmitError::Unheard { nodes: self.node_status() })
     }
 
-    /// Makes the nodes of this client the set that all clients go by: one more, one less, or one
-    /// exchanged for a new one, compared with what the nodes have agreed upon.
+    /// Makes the nodes of this client the agreed config of all clients. Compared with the current
+    /// config, one node is added, removed, or replaced by a new one.
     ///
-    /// Build a client with the addresses that there shall be, call this, and give the new addresses
-    /// to all clients. It is safe at every moment in between, also if it is broken off and called
-    /// again:
+    /// Build a client with the new addresses, call this, and then give the new addresses to all
+    /// clients. It is safe at every moment in between, even if it is interrupted and called again:
     ///
-    /// - *One exchanged*, as when a node has died: clients with the old addresses go on with the
-    ///   nodes that stay. The new one votes when the restart guard is over.
-    /// - *One more or one less*: clients with either list are let in until this is called once more
-    ///   with the same list, which is to be done when all clients have it.
+    /// - *Replace a node*, for example a failed one: clients with the old addresses continue with
+    ///   the nodes that remain. The new node votes when its quarantine ends.
+    /// - *Add or remove a node*: clients with either list are accepted until this is called once
+    ///   more with the same list. Call it when all clients have the new list.
     ///
-    /// Between two changes the time of one restart guard must pass. The new node must be empty and
-    /// of no set, and a majority of the old ones must answer.
+    /// Between two changes the duration of one quarantine must pass. The new node must be empty and
+    /// no member of another set, and a majority of the old nodes must answer.
     ///
     /// # Errors
     ///
-    /// [`ChangeError`]; what was begun goes on when this is called again with the same list. If the
-    /// change is refused, a client that [only looks](crate::ClientBuilder::read_only) has written
-    /// nothing; [`NotYet`](ChangeError::NotYet) may have told nodes of the change before.
+    /// [`ChangeError`]. Call it again with the same list to continue a change that has begun. If
+    /// the change is refused, a [read-only](crate::ClientBuilder::read_only) client has written
+    /// nothing. [`NotYet`](ChangeError::NotYet) may have passed on the change before.
     ///
     /// # Examples
     ///
@@ -209,7 +206,7 @@ impl Client {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use quorate::Client;
     ///
-    /// // 10.0.0.3 has died, 10.0.0.4 takes its place.
+    /// // 10.0.0.3 has failed, 10.0.0.4 replaces it.
     /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.4"];
     /// let client = Client::builder().nodes(nodes).read_only().build()?;
     /// println!("{}", client.change_nodes().await?);
@@ -222,7 +219,7 @@ impl Client {
         if !looked_at.contains(&true) {
             return Err(ChangeError::Unheard { nodes: self.node_status() });
         }
-        // With other terms no node would be told anything, whatever the list.
+        // With other terms no node accepts any list.
         let differs = shared.lock().view.check_terms();
         differs.map_err(|differs| ChangeError::Impossible(differs.to_string()))?;
         let under_way = match shared.plan(self.inner.engine.now()) {
@@ -234,7 +231,7 @@ impl Client {
         self.hear(shared, &|node| looked_at[node]).await;
         acting.begin_proposals();
         let config = self.plan(shared, &acting, under_way).await?;
-        // The same, if it is one that was broken off before.
+        // It is the same as before, if the change was interrupted.
         acting.propose(&config);
         let agreed = self.watch_nodes(PATIENCE, |reports| {
             let too_soon = reports.iter().find_map(too_soon).map(Err);
@@ -250,8 +247,8 @@ impl Client {
         }
     }
 
-    /// Waits until these nodes have told what they are, but no longer than they are waited for:
-    /// whoever is silent by then may be one of those that are not needed. Says which have.
+    /// Waits until these nodes have answered, for at most `PATIENCE`: the call may not need a
+    /// silent node. Returns which nodes have answered.
     async fn hear(
         &self,
         shared: &SharedMembership,
@@ -266,8 +263,8 @@ impl Client {
         are_met()
     }
 
-    /// The next config, once enough have heard of the last one; or that one, if it was broken off
-    /// and is what is wanted.
+    /// The next config, once enough nodes know the last one; or the last one, if it was interrupted
+    /// and is the wanted one.
     async fn plan(
         &self,
         shared: &SharedMembership,
@@ -298,7 +295,7 @@ impl Client {
     }
 }
 
-/// A change of the set of nodes that was agreed upon.
+/// A change of the agreed config.
 ///
 /// # Examples
 ///
@@ -316,13 +313,13 @@ impl Client {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct NodesChanged {
-    /// Counts the changes of this set, from 1 when it was founded.
+    /// The number of this change. The first config has 1.
     pub change: u64,
     /// The addresses of the nodes.
     pub nodes: Vec<String>,
-    /// For how long the new node does not vote yet, if there is one.
+    /// How long the new node does not vote yet, if there is one.
     pub joins_in: Option<Duration>,
-    /// Clients with the list before are still let in.
+    /// True if clients with the previous list are still accepted.
     pub is_open: bool,
 }
 
@@ -346,7 +343,7 @@ impl fmt::Display for NodesChanged {
     }
 }
 
-/// Whether an earlier change is under way, of which some nodes are still to be told.
+/// Whether an earlier change has begun that some nodes do not know yet.
 fn is_to_go_on(shared: &SharedMembership, why: &PlanError) -> bool {
     let is_told =
         |it: &Option<Opinion>| matches!(it, Some(Opinion::Update { .. } | Opinion::Enrol(_)));
@@ -354,7 +351,7 @@ fn is_to_go_on(shared: &SharedMembership, why: &PlanError) -> bool {
         && shared.lock().view.outlook(false).iter().any(is_told)
 }
 
-/// For how long the node does not go by another list, if that is what it says.
+/// For how long the node accepts no other list, if it reports that.
 fn too_soon(report: &NodeReport) -> Option<Duration> {
     match &report.answer {
         NodeAnswer::NodeError(NodeError::Quarantined { left, why }) if why == CHANGED_LATELY => {
@@ -364,5 +361,5 @@ fn too_soon(report: &NodeReport) -> Option<Duration> {
     }
 }
 
-/// How long nodes are waited for.
+/// How long an action waits for nodes.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Tags: leases that any process finds again on the nodes.
+//! Tags, by which any process can find a lease again.
 
 use quorate_core::{
     name::Name,
@@ -12,10 +12,10 @@ use crate::{
     error::{InspectError, LeaseError},
 };
 
-/// Marks the lease of a request, so that a caller that never got the answer finds the lease again:
-/// after a crash, or through another process.
+/// Marks the lease of a request, so that a caller that got no answer can find the lease again:
+/// after a crash, or from another process.
 ///
-/// The nodes store the tag with the lease, where every client can read it. It is no secret.
+/// The nodes store the tag with the lease, where every client can read it. It is not a secret.
 ///
 /// # Examples
 ///
@@ -52,7 +52,7 @@ impl LeaseTag {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// The bytes of the tag.
     ///
     /// # Examples
     ///
@@ -67,7 +67,7 @@ impl LeaseTag {
     }
 }
 
-/// A lease that carries a tag, as the nodes know it.
+/// A lease with a tag, as the nodes store it.
 ///
 /// # Examples
 ///
@@ -80,7 +80,7 @@ impl LeaseTag {
 /// let tag = LeaseTag::new([7; LeaseTag::LEN]);
 /// let lease = client.mutex("video:9").lock().await?.detach().await?;
 /// let lease = client.tag_lease(&lease, tag).await?;
-/// let found = &client.tagged_leases(["video:9"]).await?[0]; // in another process, as a rule
+/// let found = &client.tagged_leases(["video:9"]).await?[0]; // usually in another process
 /// assert_eq!((found.tag, &found.lease), (tag, &lease));
 /// # Ok(()) }
 /// ```
@@ -89,27 +89,27 @@ impl LeaseTag {
 pub struct TaggedLease {
     /// Its tag.
     pub tag: LeaseTag,
-    /// The lease. Every process that finds it can renew and release it.
+    /// The lease. Each process that finds it can renew and release it.
     pub lease: DetachedLease,
 }
 
 impl Client {
-    /// Gives a lease that was [handed over](crate::Guard::detach) a tag, by which every process
-    /// [finds](Self::tagged_leases) it. The lease goes on as another owner, with its whole ttl: the
-    /// one that is returned.
+    /// Tags a [detached](crate::Guard::detach) lease, so that every process can
+    /// [find](Self::tagged_leases) it. The lease continues under another owner, with its whole ttl.
+    /// The call returns that lease.
     ///
-    /// From this call on nobody may release the lease but on behalf of the caller who asked for the
-    /// lock: another process may have found it.
+    /// From this call on, release the lease only on behalf of the caller that asked for the lock:
+    /// another process may have found it.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the lease as it was, or with the tag, and takes nothing back.
+    /// Dropping the future leaves the lease with or without the tag, and undoes nothing.
     ///
     /// # Errors
     ///
-    /// [`LeaseError::Lost`] if a majority of the nodes does not have the lease any more.
+    /// [`LeaseError::Lost`] if a majority of the nodes no longer stores the lease.
     /// [`LeaseError::NoQuorum`] if too few nodes answered. In both cases the nodes that answered
-    /// may have the tag; nothing is taken back.
+    /// may store the tag. Nothing is undone.
     ///
     /// # Examples
     ///
@@ -121,7 +121,7 @@ impl Client {
     /// let lease = client.mutex("video:9").lock().await?.detach().await?;
     /// let tagged = client.tag_lease(&lease, LeaseTag::new([7; LeaseTag::LEN])).await?;
     /// assert_eq!(tagged.fence(), lease.fence());
-    /// assert!(client.renew_lease(&lease).await.is_err(), "it goes on as another owner");
+    /// assert!(client.renew_lease(&lease).await.is_err(), "it continues under another owner");
     /// client.renew_lease(&tagged).await?;
     /// # Ok(()) }
     /// ```
@@ -136,17 +136,17 @@ impl Client {
         let tag = Tag { bytes: tag.0, fence };
         let owner = engine.tagged_owner(&claim.owner, tag).ok_or(LeaseError::OtherMode)?;
         let claim = Claim { from: Some(claim.owner), owner: owner.clone(), ..claim };
-        // The old owner is queued nowhere: where it has a key, it had it all the time. So what the
-        // new one has on a majority was held all the time, however late the nodes were asked. And
-        // nothing has to be taken back, which another process may have found.
+        // The old owner is queued nowhere: where a node stores its key, the node stored it all the
+        // time. So if a majority stores the new owner, the lock was held all the time, however late
+        // the nodes were asked. Nothing has to be undone that another process may have found.
         let (_, call) = self.prolong(claim, terms, now).await?;
-        // What was sent to a slow node must not come after a release.
+        // A command to a slow node must not follow a release.
         call.settled(terms).await;
         let (name, _) = lease.parts();
         Ok(DetachedLease::new(name.clone(), owner, lease.ttl(), Some(fence)))
     }
 
-    /// The leases of these locks that carry a tag and that a majority of the nodes has.
+    /// The leases of these locks that have a tag and that a majority of the nodes stores.
     ///
     /// # Cancel safety
     ///

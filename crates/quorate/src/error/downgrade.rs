@@ -24,7 +24,7 @@ use super::{Lost, NodeReport, Reports};
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum DowngradeError {
     /// The lease of the writer ended before a majority stored the reader: another writer may have

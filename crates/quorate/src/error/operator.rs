@@ -20,7 +20,7 @@ use super::{NodeReport, Reports};
 /// assert_eq!(refused, Err(AdmitError::QuarantineIsOff));
 /// # }
 /// ```
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum AdmitError {
     /// Quarantine is off: the nodes vote anyway.
@@ -86,7 +86,7 @@ pub enum AdmitError {
 /// assert_eq!(refused, Err(ChangeError::QuarantineIsOff));
 /// # }
 /// ```
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ChangeError {
     /// Quarantine is off, so there is no agreed config.

@@ -15,7 +15,7 @@ use super::{NameError, NodeAnswer, NodeReport, Reports, TtlError};
 /// assert!(matches!(error, ConfigError::InvalidUrl { node: 0, .. }));
 /// assert_eq!(Client::builder().build().unwrap_err(), ConfigError::NoNodes);
 /// ```
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// There are no nodes.
@@ -105,7 +105,7 @@ pub enum ConfigError {
 /// assert_eq!(error.to_string(), "no node can tell: memory:0: connection refused");
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum InspectError {
     /// The name is invalid.
@@ -181,7 +181,7 @@ pub struct WouldDeadlock;
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The settings are invalid.

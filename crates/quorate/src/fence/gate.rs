@@ -1,4 +1,4 @@
-//! Checks in memory: one that only compares, and one that guards a value.
+//! Checks in memory: one that only compares fences, and one that protects a value.
 
 use std::sync::{
     Mutex, MutexGuard,
@@ -9,14 +9,14 @@ use thiserror::Error;
 
 use super::Fence;
 
-/// Remembers the largest fence it has seen, and refuses smaller ones.
+/// Stores the largest fence it has seen, and rejects smaller ones.
 ///
-/// Between `admit` and what is done after it a later holder may come. If requests can overlap, let
-/// check and work be one step: see [`Fenced`]. This one is for a resource that serves one request
-/// at a time anyway, or that hands the fence on to something which checks it again.
+/// A later holder may come between `admit` and the work after it. If requests can overlap, use
+/// [`Fenced`], which checks and works in one step. Use a gate for a resource that serves one
+/// request at a time, or that passes the fence on to another check.
 ///
-/// It forgets with its process. A resource that outlives the process must keep the fence where it
-/// keeps its data, and begin with that: [`starting_at`](Self::starting_at).
+/// It ends with its process. A resource that outlives the process must store the fence with its
+/// data, and begin with that fence: [`starting_at`](Self::starting_at).
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate that has seen nobody.
+    /// A gate that has seen no fence.
     ///
     /// # Examples
     ///
@@ -51,7 +51,7 @@ impl Gate {
         Self::starting_at(Fence::ZERO)
     }
 
-    /// A gate that has seen this fence, as after a restart.
+    /// A gate that has seen this fence, for use after a restart.
     ///
     /// # Examples
     ///
@@ -67,7 +67,8 @@ impl Gate {
         Self { highest: AtomicU64::new(highest.get()) }
     }
 
-    /// Lets a holder in unless a later one was seen, and remembers it. For reads as for writes.
+    /// Admits a holder unless a later one was seen, and stores its fence. Call it for reads and for
+    /// writes.
     ///
     /// # Errors
     ///
@@ -85,12 +86,12 @@ impl Gate {
     /// # Ok::<(), quorate::fence::Stale>(())
     /// ```
     pub fn admit(&self, fence: Fence) -> Result<(), Stale> {
-        // Whoever is let in also sees what was done before an earlier one was.
+        // A holder that is admitted also sees what earlier holders did.
         let highest = Fence::new(self.highest.fetch_max(fence.get(), Ordering::AcqRel));
         judge(fence, highest)
     }
 
-    /// The largest fence seen so far, [`Fence::ZERO`] if there was none.
+    /// The largest fence seen so far; [`Fence::ZERO`] if there was none.
     ///
     /// # Examples
     ///
@@ -114,7 +115,7 @@ impl Default for Gate {
     }
 }
 
-/// A value that only the latest holder can get at: check and access are one step.
+/// A value that only the latest holder can access: check and access are one step.
 ///
 /// # Examples
 ///
@@ -129,17 +130,17 @@ impl Default for Gate {
 /// ```
 #[derive(Debug)]
 pub struct Fenced<T> {
-    quarantined: Mutex<Quarantined<T>>,
+    state: Mutex<State<T>>,
 }
 
 #[derive(Debug)]
-struct Quarantined<T> {
+struct State<T> {
     highest: Fence,
     value: T,
 }
 
 impl<T> Fenced<T> {
-    /// A value that nobody has asked for yet.
+    /// A value that has seen no fence.
     ///
     /// # Examples
     ///
@@ -155,7 +156,7 @@ impl<T> Fenced<T> {
         Self::starting_at(Fence::ZERO, value)
     }
 
-    /// A value that was last used with this fence, as after a restart.
+    /// A value that was last used with this fence, for use after a restart.
     ///
     /// # Examples
     ///
@@ -167,11 +168,11 @@ impl<T> Fenced<T> {
     /// ```
     #[must_use]
     pub const fn starting_at(highest: Fence, value: T) -> Self {
-        Self { quarantined: Mutex::new(Quarantined { highest, value }) }
+        Self { state: Mutex::new(State { highest, value }) }
     }
 
-    /// Hands the value to `work` unless a later holder was seen, and remembers this one. For reads
-    /// as for writes; nobody else gets at the value meanwhile.
+    /// Passes the value to `work` unless a later holder was seen, and stores the fence. Call it for
+    /// reads and for writes. No other call accesses the value meanwhile.
     ///
     /// # Errors
     ///
@@ -187,19 +188,19 @@ impl<T> Fenced<T> {
     /// use quorate::fence::{Fence, Fenced};
     ///
     /// let balance = Fenced::new(100);
-    /// let seen = balance.access(Fence::new(2), |balance| *balance)?; // a read counts, too
+    /// let seen = balance.access(Fence::new(2), |balance| *balance)?; // a read counts too
     /// assert!(balance.access(Fence::new(1), |balance| *balance = 0).is_err());
     /// assert_eq!(balance.access(Fence::new(2), |balance| *balance)?, seen);
     /// # Ok::<(), quorate::fence::Stale>(())
     /// ```
     pub fn access<R>(&self, fence: Fence, work: impl FnOnce(&mut T) -> R) -> Result<R, Stale> {
-        let mut quarantined = self.quarantined();
-        judge(fence, quarantined.highest)?;
-        quarantined.highest = fence;
-        Ok(work(&mut quarantined.value))
+        let mut state = self.state();
+        judge(fence, state.highest)?;
+        state.highest = fence;
+        Ok(work(&mut state.value))
     }
 
-    /// The largest fence seen so far, [`Fence::ZERO`] if there was none.
+    /// The largest fence seen so far; [`Fence::ZERO`] if there was none.
     ///
     /// # Panics
     ///
@@ -217,10 +218,10 @@ impl<T> Fenced<T> {
     /// ```
     #[must_use]
     pub fn highest(&self) -> Fence {
-        self.quarantined().highest
+        self.state().highest
     }
 
-    /// The value, when nobody else can ask for it any more.
+    /// The value.
     ///
     /// # Panics
     ///
@@ -233,11 +234,11 @@ impl<T> Fenced<T> {
     /// ```
     #[must_use]
     pub fn into_inner(self) -> T {
-        self.quarantined.into_inner().expect(HALF_CHANGED).value
+        self.state.into_inner().expect(HALF_CHANGED).value
     }
 
-    fn quarantined(&self) -> MutexGuard<'_, Quarantined<T>> {
-        self.quarantined.lock().expect(HALF_CHANGED)
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().expect(HALF_CHANGED)
     }
 }
 
@@ -250,15 +251,15 @@ impl<T> Fenced<T> {
 ///
 /// let gate = Gate::starting_at(Fence::new(9));
 /// let stale = gate.admit(Fence::new(7)).unwrap_err();
-/// assert_eq!(stale.to_string(), "the fence 7 is too old: the holder with 9 was here");
+/// assert_eq!(stale.to_string(), "stale fence 7: a later holder with fence 9 was seen");
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
-#[error("the fence {fence} is too old: the holder with {highest} was here")]
+#[error("stale fence {fence}: a later holder with fence {highest} was seen")]
 #[non_exhaustive]
 pub struct Stale {
-    /// The fence that was refused.
+    /// The fence that was rejected.
     pub fence: Fence,
-    /// The largest that was seen.
+    /// The largest fence that was seen.
     pub highest: Fence,
 }
 

@@ -4,8 +4,8 @@
 //! as `{price}` and `{price}:fence`. All writes, and the first read of every holder, go through the
 //! scripts; `EVAL` runs them, by any client.
 //!
-//! The key of the fence has no ttl and must not get lost before the value does: no `DEL`, and no
-//! eviction (`maxmemory-policy noeviction`). A server that forgets it lets everybody in again.
+//! The key of the fence has no ttl and must not be lost before the value: no `DEL`, and no eviction
+//! (`maxmemory-policy noeviction`). A server that forgets it accepts stale clients again.
 //!
 //! # Examples
 //!
@@ -20,10 +20,10 @@
 //! # let _ = (read, write);
 //! ```
 
-/// Reads a value, and refuses every earlier holder from then on.
+/// Reads a value, and rejects every earlier holder from then on.
 ///
 /// `KEYS`: the value, its fence. `ARGV`: the holder's fence. Replies `{1, the value}`, with nil if
-/// there is none, or `{0}` if a later holder was here.
+/// there is none, or `{0}` if a later holder came.
 ///
 /// # Examples
 ///
@@ -36,10 +36,10 @@
 /// ```
 pub const READ: &str = include_str!("../../lua/fence/read.lua");
 
-/// Writes a value, and refuses every earlier holder from then on.
+/// Writes a value, and rejects every earlier holder from then on.
 ///
 /// `KEYS`: the value, its fence. `ARGV`: the holder's fence, the new value. Replies 1 if it was
-/// written, and 0 if a later holder was here: then nothing has changed.
+/// written, and 0 if a later holder came: then nothing has changed.
 ///
 /// # Examples
 ///

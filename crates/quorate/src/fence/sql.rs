@@ -1,26 +1,25 @@
 //! Statements for a resource that is a row in a database.
 //!
-//! The row has a column for the largest fence that was seen. Whoever holds the lock raises it
-//! before the first read, so that a late write of an earlier holder cannot come between this read
-//! and what follows from it; see [the module above](super).
+//! The row has a column for the largest fence that was seen. The holder raises it before its first
+//! read, so that a late write of a stale client cannot come between this read and the next write.
+//! See [the module above](super).
 //!
 //! # How to use them
 //!
 //! 1. [`Table::raise`], as the first statement of its transaction if there is one.
-//! 2. [`Table::read`]. No row: a later holder was here, or there never was such a row. Stop.
-//! 3. [`Table::write`], and look at the number of rows that it changed. None: a later holder was
-//!    here. Stop.
+//! 2. [`Table::read`]. If it finds no row, a later holder came, or the row does not exist. Stop.
+//! 3. [`Table::write`]. If it changed no row, a later holder came. Stop.
 //!
-//! The statements need no transaction, each is atomic by itself. To protect more than one row, keep
-//! the fences in a table of their own with one row for each lock, and begin each transaction with
-//! [`Table::raise`] on that row and [`Table::read`] of it. The row stays locked until the end of
-//! the transaction, so all of it comes before the next holder's first read, or is refused. Do the
-//! same where rows are deleted: the fence goes with the row, and an earlier holder could bring the
-//! row back.
+//! The statements need no transaction: each is atomic. To protect more than one row, store the
+//! fences in a separate table with one row for each lock, and begin each transaction with
+//! [`Table::raise`] and [`Table::read`] of that row. The database locks the row until the end of
+//! the transaction, so the whole transaction comes before the first read of the next holder, or is
+//! rejected. Do the same if rows are deleted: the fence is deleted with the row, and a stale client
+//! could insert the row again.
 //!
-//! MySQL and MariaDB count rows that are different afterwards, not rows that were found. So do not
-//! count for `raise`, [`Table::read`] tells; and for `write` let the connection count the rows that
-//! were found (`CLIENT_FOUND_ROWS`), or else a write of what is there already looks refused.
+//! MySQL and MariaDB count the rows that changed, not the rows that were found. So do not check the
+//! count of `raise`; [`Table::read`] shows the result. For `write`, let the connection count the
+//! rows that were found (`CLIENT_FOUND_ROWS`). Otherwise a write of equal values looks rejected.
 //!
 //! The statements are plain SQL. They are tested with SQLite.
 //!
@@ -51,8 +50,8 @@
 
 /// A table whose rows have a fence each, and the statements for it.
 ///
-/// Names are put into the statements as they are, so that they can be quoted or have a schema.
-/// They must come from the program and never from outside of it.
+/// Names are inserted into the statements unchanged, so that they can be quoted or have a schema.
+/// They must be constants of the program and never come from input.
 ///
 /// # Examples
 ///
@@ -64,14 +63,14 @@
 /// assert_eq!(jobs.raise(), raise);
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "it only makes statements"]
+#[must_use = "a table only makes statements"]
 pub struct Table {
     name: String,
     key: String,
     marks: Marks,
 }
 
-/// How a statement says where its parameters go.
+/// How a statement marks its parameters.
 #[derive(Clone, Copy, Debug)]
 enum Marks {
     Plain,
@@ -79,9 +78,9 @@ enum Marks {
 }
 
 impl Table {
-    /// The table of this name, whose rows are told apart by the column `key`.
+    /// The table of this name, whose rows the column `key` identifies.
     ///
-    /// Parameters are marked by `?`, as MySQL, MariaDB and SQLite have it.
+    /// Parameters are marked with `?`, for MySQL, MariaDB and SQLite.
     ///
     /// # Examples
     ///
@@ -95,8 +94,7 @@ impl Table {
         Self { name: name.into(), key: key.into(), marks: Marks::Plain }
     }
 
-    /// Marks parameters by `$1`, `$2` and so on, as PostgreSQL has it. They are the same, and in
-    /// the same order.
+    /// Marks the same parameters with `$1`, `$2` and so on, for PostgreSQL.
     ///
     /// # Examples
     ///
@@ -127,7 +125,7 @@ impl Table {
         format!("ALTER TABLE {} ADD COLUMN fence BIGINT NOT NULL DEFAULT 0", self.name)
     }
 
-    /// Refuses every earlier holder from now on. Parameters: fence, key, fence.
+    /// Rejects every earlier holder from now on. Parameters: fence, key, fence.
     ///
     /// # Examples
     ///
@@ -144,7 +142,7 @@ impl Table {
 
     /// Reads a row for the holder that has raised its fence. Parameters: key, fence.
     ///
-    /// It finds no row if a later holder was here.
+    /// It finds no row if a later holder came.
     ///
     /// # Examples
     ///
@@ -162,8 +160,8 @@ impl Table {
         format!("SELECT {columns} FROM {name} WHERE {key} = {of_key} AND fence = {of_fence}")
     }
 
-    /// Changes a row unless a later holder was here, and refuses every earlier one from now on.
-    /// Parameters: one for each of the columns, then fence, key, fence.
+    /// Changes a row unless a later holder came, and rejects every earlier one from now on.
+    /// Parameters: one for each column, then fence, key, fence.
     ///
     /// # Examples
     ///

@@ -24,7 +24,7 @@ use crate::error::NodeReport;
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct LockPage {
     /// The locks, in any order.
@@ -93,10 +93,12 @@ impl FromStr for LockCursor {
 /// ```
 /// use quorate::inspect::{CursorError, LockCursor};
 ///
-/// assert_eq!("orders:42".parse::<LockCursor>(), Err(CursorError));
+/// let refused: Result<LockCursor, CursorError> = "orders:42".parse();
+/// assert!(refused.is_err());
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("invalid cursor of a list of locks: use the text of LockPage::next, unchanged")]
+#[non_exhaustive]
 pub struct CursorError;
 
 #[cfg(test)]

@@ -6,16 +6,15 @@
 //! **Efficiency.** Two workers that render the same video waste a machine. If a lock fails once in
 //! a year, nothing bad happens. One server is enough for such locks.
 //!
-//! **Correctness.** Two workers that withdraw from the same account lose money. Then ask first
-//! whether the resource itself can say no: a unique constraint, an `UPDATE … WHERE version = …`, a
-//! conditional put. That holds under every circumstance. A lock does not: its holder may be paused,
-//! by its scheduler or a suspended machine, after it has looked and before it acts, and nobody can
-//! take the lock from a process that does not run. Where the resource can compare a number, let it
-//! check the lock's [`fence`](crate::fence). Use a lock on top of such a check to keep
-//! workers from colliding all the time, or where no such check is possible and the remaining risk
-//! is known.
+//! **Correctness.** Two workers that withdraw from the same account lose money. Ask first whether
+//! the resource itself can reject a request: with a unique constraint, an `UPDATE … WHERE version =
+//! …`, or a conditional put. That holds under all circumstances. A lock does not: its holder may be
+//! paused, by its scheduler or a suspended machine, after it has checked the lock and before it
+//! acts. If the resource can compare a number, let it check the [`fence`](crate::fence) of the
+//! lock. Use a lock in addition to such a check to avoid constant conflicts, or if no such check is
+//! possible and the remaining risk is acceptable.
 //!
-//! Inside one process a mutex of the standard library or of tokio does it.
+//! Inside one process a mutex of the standard library or of tokio is enough.
 //!
 //! # Examples
 //!
@@ -23,7 +22,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = quorate::Client::memory();
-//! // For efficiency: whoever comes second leaves it to the first.
+//! // For efficiency: if another worker holds the lock, it renders the video.
 //! if let Some(guard) = client.mutex("render:video:9").try_lock().await? {
 //!     // Render it.
 //!     guard.release().await?;

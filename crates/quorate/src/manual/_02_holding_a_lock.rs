@@ -1,9 +1,14 @@
 //! # Holding a lock
 //!
-//! A lock is stored with a ttl, so that a crashed holder's lock goes away by itself. While a
-//! [`Guard`](crate::Guard) is there, the client's watchdog renews the lock at a third of its ttl,
-//! on a thread of its own: work that blocks your runtime does not stop it. Renewals of all locks
-//! travel together, up to 128 in one request.
+//! A lock is stored with a ttl, so that the lock of a crashed holder expires. While a
+//! [`Guard`](crate::Guard) exists, the watchdog of the client renews the lock at a third of its
+//! ttl, on its own thread: code that blocks your runtime does not stop it. Renewals are sent in
+//! batches of up to 128 locks.
+//!
+//! It renews for at most [`max_hold`](crate::ClientBuilder::max_hold), by default one hour: a
+//! holder that hangs must not hold its lock for ever. Then the lock is lost, with
+//! [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). Each process that adopts a lease has
+//! its own `max_hold`.
 //!
 //! A guard is in one of three states:
 //!
@@ -11,28 +16,24 @@
 //! - **At risk**: held, but the last renewal was not confirmed
 //!   ([`is_at_risk`](crate::Guard::is_at_risk)). The watchdog tries again until the deadline.
 //! - **Lost**: `check` is an error and [`lost`](crate::Guard::lost) completes. That happens at the
-//!   deadline on the client's own clock, even if no node ever answers, and before any node lets
-//!   another client have the lock. After the machine was suspended, `check` is an error at once,
-//!   and `lost` completes within a second. Nothing revives a lost guard.
+//!   deadline on the client's own clock, even if no node ever answers, and before any node grants
+//!   the lock to another client. After the machine was suspended, `check` is an error at once, and
+//!   `lost` completes within a second. A lost lock is never revived.
 //!
-//! What to do about loss, from the easiest to the most careful:
+//! How to handle a loss, from the easiest way to the safest:
 //!
 //! 1. Let [`Mutex::with`](crate::Mutex::with) or [`Guard::run`](crate::Guard::run) drop the work at
 //!    its next await.
-//! 2. Hand a [`LossToken`](crate::LossToken) to work that cannot be dropped, and
-//!    let it look now and then.
-//! 3. Call [`check`](crate::Guard::check) right before each step that must not overlap, and keep
-//!    steps short against [`remaining`](crate::Guard::remaining).
-//! 4. Send the guard's [`fence`](crate::Guard::fence) along with everything that you ask of the
-//!    resource, and let it refuse smaller ones than it has seen: [`crate::fence`] has what it
-//!    needs. That holds even for a holder that was paused between the check and the step.
+//! 2. Pass a [`LossToken`](crate::LossToken) to work that cannot be dropped, and let it call
+//!    [`is_cancelled`](crate::LossToken::is_cancelled) between its steps.
+//! 3. Call [`check`](crate::Guard::check) before each step that must not overlap, and keep each
+//!    step much shorter than [`remaining`](crate::Guard::remaining).
+//! 4. Send the [`fence`](crate::Guard::fence) with every request to the resource, and let the
+//!    resource reject smaller fences than it has seen: see [`crate::fence`]. That is safe even if
+//!    the holder is paused between the check and the step.
 //!
-//! A guard is never valid for longer than `max_hold`, one hour unless you say otherwise: a holder
-//! that hangs must not keep its lock for ever. A process that adopts a lease has a `max_hold` of
-//! its own.
-//!
-//! A lease can move: [`detach`](crate::Guard::detach) gives a text that another
-//! process turns into a guard with [`Client::adopt`](crate::Client::adopt).
+//! A lease can move to another process: [`detach`](crate::Guard::detach) returns a text that
+//! [`Client::adopt`](crate::Client::adopt) turns into a guard there.
 //!
 //! # Examples
 //!

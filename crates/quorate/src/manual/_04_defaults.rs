@@ -1,20 +1,20 @@
-//! # Defaults, and what they trade
+//! # Defaults and their reasons
 //!
 //! | setting | default | why |
 //! |---|---|---|
-//! | `ttl` | 10 s | how long others wait after a crash; shorter leaves less room for pauses |
-//! | renewal | at a third of the ttl or a little before | two more tries before the deadline |
+//! | `ttl` | 10 s | how long others wait after a crash; a shorter ttl tolerates shorter pauses |
+//! | renewal | at a third of the ttl or a little before | leaves time for two more attempts before the deadline |
 //! | `max_ttl` | 60 s | bounds how long a node that lost its data does not vote |
-//! | `quarantine` | on with three nodes or more | one node that forgets could let a second holder in; with one node it would be an outage after every restart |
-//! | `max_hold` | 1 h | a holder that hangs lets go in the end |
+//! | `quarantine` | on with three nodes or more | a node that forgets could grant a held lock again; with one node quarantine would be an outage after every restart |
+//! | `max_hold` | 1 h | limits how long a holder that hangs holds its lock |
 //! | `drift` | 1 % + 2 ms | clocks of rates within ±0.5 %, and expiry in whole milliseconds |
-//! | `vote_timeout` | a twentieth of the ttl, 5 to 50 ms, at least three round trips | a dead node must not hold up the caller |
-//! | link timeout | 1 s, fixed | no answer to anything: the connection is made anew |
-//! | reconnect delay | 10 ms to 1 s with full jitter, fixed | many clients must not come back at once |
+//! | `vote_timeout` | a twentieth of the ttl, 5 to 50 ms, at least three round trips | a silent node must not delay the caller |
+//! | link timeout | 1 s, fixed | if no answer comes, the client connects again |
+//! | reconnect delay | 10 ms to 1 s with full jitter, fixed | many clients must not connect at the same moment |
 //! | `connect_timeout` | 5 s | servers may be starting |
-//! | heartbeat of those who wait | every third of the ttl, all together | a line of which nobody is heard of goes away |
-//! | session | 5 s, heard of every 1.25 s | a client that vanished is passed over |
-//! | retry in classic mode | 4 ms to 100 ms with full jitter, at least one round trip | contenders must not split the vote for ever |
+//! | heartbeat of waiters | every third of the ttl, in batches | a waiter without heartbeats leaves the queue |
+//! | session | 5 s, renewed every 1.25 s | a client that vanished is skipped in the queue |
+//! | retry in classic mode | 4 ms to 100 ms with full jitter, at least one round trip | callers must not split the votes for ever |
 //!
 //! # Examples
 //!
@@ -24,7 +24,7 @@
 //!
 //! let client = Client::builder()
 //!     .memory(&MemoryNodes::new(5))
-//!     .ttl(Duration::from_secs(30)) // survives longer pauses; after a crash others wait longer
+//!     .ttl(Duration::from_secs(30)) // tolerates longer pauses; after a crash others wait longer
 //!     .max_hold(Some(Duration::from_secs(300)))
 //!     .build()?;
 //! # Ok::<(), quorate::error::ConfigError>(())

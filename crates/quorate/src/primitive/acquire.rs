@@ -1,4 +1,4 @@
-//! One attempt to win a lock, from the question to the guard: for locking and for adopting.
+//! One attempt to acquire a lock or to adopt a lease, from the request to the guard.
 
 use std::sync::Arc;
 
@@ -36,17 +36,17 @@ pub(crate) struct Want {
     pub(crate) lock_kind: LockKind,
 }
 
-/// What came of it.
+/// The outcome.
 pub(crate) enum Got<T = Guard> {
     Held(T),
-    /// Somebody else has the lock or is after it; or the lease that was left is gone.
+    /// Another owner holds the lock or tries to; or the detached lease has ended.
     Contended,
     /// Too few nodes answered, or their answers came too late.
     Silence(Silence),
 }
 
 impl<T> Got<T> {
-    /// What is held; `None` if somebody else has the lock.
+    /// The guard; `None` if another owner holds the lock.
     pub(crate) fn into_guard(self) -> Result<Option<T>, LockError> {
         match self {
             Self::Held(guard) => Ok(Some(guard)),
@@ -74,8 +74,8 @@ impl From<Silence> for LeaseError {
     }
 }
 
-/// Acquires the lock, waiting for it or trying once. Dropping the future leaves the queue and gives
-/// back whatever was granted.
+/// Acquires the lock, waiting for it or trying once. Dropping the future leaves the queue and
+/// releases what was granted.
 pub(crate) async fn acquire(
     client: &Arc<Inner>,
     want: Want,
@@ -88,8 +88,8 @@ pub(crate) async fn acquire(
     win(client, (asked, lock_kind), hold, deadline).await.ok_or(LockError::ShutDown)
 }
 
-/// Acquires several locks, all or none. Dropping the future leaves all queues and gives back
-/// whatever was granted.
+/// Acquires several locks, all or none. Dropping the future leaves all queues and releases what was
+/// granted.
 pub(crate) async fn acquire_all(
     client: &Arc<Inner>,
     wants: Vec<Want>,
@@ -107,7 +107,7 @@ async fn win_all(
     deadline: Option<Moment>,
 ) -> Option<Got<Vec<Guard>>> {
     let engine = &client.engine;
-    // A shutdown waits for us, so that locks that are won meanwhile are given back.
+    // A shutdown waits for this call, so that locks that are acquired meanwhile are released.
     let _call = engine.enter_call();
     if client.is_closed() {
         return None;
@@ -162,7 +162,7 @@ fn blamed(outcomes: &[Option<Outcome>], calls: &[Call]) -> usize {
     decided.or_else(|| late(Call::is_contended)).or_else(|| late(Call::is_short)).unwrap_or(0)
 }
 
-/// Takes over the lease that another has left.
+/// Adopts a lease that another process detached.
 pub(crate) async fn adopt(
     client: &Arc<Inner>,
     want: Want,
@@ -186,7 +186,7 @@ async fn win(
     deadline: Option<Moment>,
 ) -> Option<Got> {
     let engine = &client.engine;
-    // A shutdown waits for us, so that a lock that is won meanwhile is given back.
+    // A shutdown waits for this call, so that a lock that is acquired meanwhile is released.
     let _call = engine.enter_call();
     if client.is_closed() {
         return None;
@@ -202,7 +202,7 @@ async fn win(
     }
 }
 
-/// Why a call has won nothing; `None` as its outcome is that its caller's time was over.
+/// Why a call has acquired nothing; `None` if its deadline had passed.
 fn failure<T>(
     client: &Inner,
     outcome: Option<Outcome>,
@@ -223,28 +223,28 @@ fn acquired(ended: Ended) -> Outcome {
     outcome
 }
 
-/// What was won, unless one of its leases is over already.
+/// What was acquired, unless one of its leases has ended already.
 fn hand_out<T>(client: &Inner, won: T, guards: impl FnOnce(&T) -> &[Guard]) -> Option<Got<T>> {
-    // A shutdown meanwhile did not see these guards, or has given the locks back already.
+    // A shutdown meanwhile did not see these guards, or has released the locks already.
     if client.is_closed() {
         return None;
     }
-    // The caller may have been kept from running until now.
+    // The task may not have run until now.
     Some(match guards(&won).iter().find(|guard| guard.check().is_err()) {
         None => Got::Held(won),
         Some(over) => Got::Silence(over.silence()),
     })
 }
 
-/// Puts another owner in the place of the one that holds the lock: the same place, but one that
-/// never stands in line.
+/// Replaces the owner that holds the lock by another one with the same position, which is never
+/// queued.
 pub(crate) async fn rename(
     client: &Arc<Inner>,
     held: &Held,
     lease: &HeldLease,
 ) -> Result<Owner, LeaseError> {
     let engine = &client.engine;
-    // A shutdown waits for us, so that nothing stays that nobody has.
+    // A shutdown waits for this call, so that no key without a holder remains.
     let _call = engine.enter_call();
     if client.is_closed() {
         return Err(LeaseError::ShutDown);
@@ -271,11 +271,11 @@ pub(crate) async fn rename(
     }
     let (kind, owner_of) = (held.kind, &owner);
     let mut renamed = Renamed { engine, lease, kind, owner: owner_of, terms, is_kept: false };
-    // Only what was held all the time is held still: where the old owner stood in line it may have
-    // come after others.
+    // Only keys that were stored all the time count: where the old owner was queued, another owner
+    // may have held the lock before it.
     held.check(engine, engine.now())?;
-    // Whoever goes on with the lease may give it back at once, and what we have sent to a node that
-    // is slow must not come after that.
+    // The process that adopts the lease may release it at once, and a command to a slow node must
+    // not follow that release.
     call.settled(terms).await;
     if client.is_closed() {
         return Err(LeaseError::ShutDown);
@@ -285,7 +285,7 @@ pub(crate) async fn rename(
     Ok(owner)
 }
 
-/// A lease that goes on as another owner, unless nobody wants it any more.
+/// A lease that continues under another owner, unless its caller is gone.
 struct Renamed<'a> {
     engine: &'a Arc<Engine>,
     lease: &'a HeldLease,

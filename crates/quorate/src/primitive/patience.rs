@@ -1,4 +1,4 @@
-//! How long a caller puts up with nodes that do not answer.
+//! How long a caller waits for nodes that do not answer.
 
 use quorate_core::{moment::Moment, quorum::majority};
 
@@ -12,14 +12,14 @@ use crate::{
 pub(super) fn asks_again<T>(engine: &Engine, got: &Got<T>, deadline: Option<Moment>) -> bool {
     let is_in_time = || deadline.is_none_or(|at| engine.now() < at);
     match got {
-        // The lock was won, but its caller was kept from running until it was over.
+        // The lock was acquired, but expired before its caller could run.
         Got::Silence(silence) if is_won(&silence.nodes) && is_in_time() => true,
         Got::Silence(_) => deadline.is_none() && has_quarantine(&engine.reports()),
         Got::Held(_) | Got::Contended => false,
     }
 }
 
-/// Nodes that deny us are an error of their own.
+/// Denied access has its own error.
 pub(super) fn deny<T>(got: Got<T>) -> Result<Got<T>, LockError> {
     match got {
         Got::Silence(Silence { lock, nodes }) if is_denied(&nodes) => {
@@ -35,7 +35,8 @@ fn is_won(nodes: &[NodeReport]) -> bool {
     granted.count() >= majority(nodes.len())
 }
 
-/// True if there will be a majority when the restart guard is over: whoever waits waits for that.
+/// True if there will be a majority when the quarantine ends: a caller without a deadline waits for
+/// that.
 fn has_quarantine(nodes: &[NodeReport]) -> bool {
     let has_quarantine = |report: &&NodeReport| {
         matches!(&report.answer, NodeAnswer::NodeError(NodeError::Quarantined { .. }))
@@ -45,7 +46,7 @@ fn has_quarantine(nodes: &[NodeReport]) -> bool {
     quarantined > 0 && quarantined + attached >= majority(nodes.len())
 }
 
-/// True if so many nodes deny us that no majority is left, whatever the others say.
+/// True if too many nodes deny access for a majority, whatever the others answer.
 fn is_denied(nodes: &[NodeReport]) -> bool {
     let denials = nodes.iter().filter(|report| match &report.answer {
         NodeAnswer::NodeError(node_error) => node_error.is_denial(),

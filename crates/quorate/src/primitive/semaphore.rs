@@ -360,7 +360,7 @@ impl Semaphore {
     /// let uploads = client.semaphore("uploads", 1);
     /// let _permit = uploads.acquire().await?;
     /// match uploads.acquire_timeout(Duration::from_millis(20)).await {
-    ///     Err(LockError::Timeout { holder: Some(holder), .. }) => println!("one is held by {holder}"),
+    ///     Err(LockError::Timeout { holder: Some(holder), .. }) => println!("{holder} holds one"),
     ///     other => panic!("{other:?}"),
     /// }
     /// # Ok(()) }

@@ -11,9 +11,9 @@ use crate::{
     primitive::{guard::Guard, join::first},
 };
 
-/// A flag that is raised when a lock is lost. Clones are the same flag.
+/// A flag that is raised when a lock is lost. Clones share the flag.
 ///
-/// It has the methods of the type of this name in other crates, and depends on none of them.
+/// Its methods have the names of those of `CancellationToken` in `tokio-util`.
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ impl LossToken {
         Self { held: guards.iter().map(Guard::shared).collect() }
     }
 
-    /// True once the lock is lost, also if only its time has run out.
+    /// True once the lock is lost, even if it only expired.
     ///
     /// # Examples
     ///

@@ -17,6 +17,7 @@ mod differential;
 mod faults;
 mod fence;
 mod full;
+mod guidelines;
 mod links;
 #[cfg(feature = "local")]
 mod local;

@@ -1,4 +1,4 @@
-//! Settings: who the client is to servers, to people and to observers.
+//! Settings: how servers, people and observers identify the client.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use crate::Tls;
 use crate::observe::Observer;
 
 impl ClientBuilder {
-    /// Which servers with a `rediss://` address are trusted, and who we are to them. Default: what
-    /// the operating system trusts, and no certificate of our own.
+    /// Which servers with a `rediss://` address are trusted, and the certificate of the client.
+    /// Default: the certificates that the operating system trusts, and no client certificate.
     ///
     /// # Examples
     ///
     /// ```
     /// use quorate::{Client, Tls, error::ConfigError};
     ///
-    /// let tls = Tls::new().ca_pem("this is no certificate");
+    /// let tls = Tls::new().ca_pem("not a certificate");
     /// let error = Client::builder().nodes(["rediss://10.0.0.1"]).tls(tls).build().unwrap_err();
     /// assert!(matches!(error, ConfigError::InvalidTls { .. }));
     /// ```
@@ -26,10 +26,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Where Quorate keeps keys of its own. Locks cannot have names under it. Default: `quorate:`.
+    /// The prefix of the keys that Quorate stores for itself. Names of locks cannot begin with it.
+    /// Default: `quorate:`.
     ///
-    /// All clients of a lock must have the same: with different ones they exclude each other, but
-    /// stand in different lines, and their fences are counted apart.
+    /// All clients of a lock must have the same prefix. With different ones they exclude each
+    /// other, but have different queues and fences.
     ///
     /// # Examples
     ///
@@ -39,8 +40,8 @@ impl ClientBuilder {
     /// # use quorate::{Client, error::LockError, memory::MemoryNodes};
     /// # let nodes = MemoryNodes::new(1);
     /// let client = Client::builder().memory(&nodes).prefix("locks:own:").build()?;
-    /// let taken = client.mutex("locks:own:x").try_lock().await;
-    /// assert!(matches!(taken, Err(LockError::InvalidName(_))));
+    /// let refused = client.mutex("locks:own:x").try_lock().await;
+    /// assert!(matches!(refused, Err(LockError::InvalidName(_))));
     /// # Ok(()) }
     /// ```
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -48,8 +49,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How this client is shown to others who wait for its locks. Default: program, host and
-    /// process id.
+    /// The name under which other clients see this client as a holder or waiter. Default: program,
+    /// host and process id.
     ///
     /// # Examples
     ///
@@ -70,10 +71,10 @@ impl ClientBuilder {
         self
     }
 
-    /// The [identity](crate::Client::identity) of this client: as whom it holds locks that are
-    /// [reentrant](crate::Mutex::reentrant). Processes that work on one thing give the same.
-    /// Default: one that nobody else has. It has 1 to 128 bytes; another one is told by the first
-    /// acquire that uses it.
+    /// The [identity](crate::Client::identity) with which this client holds
+    /// [reentrant](crate::Mutex::reentrant) locks. Processes that work on the same job set the same
+    /// identity. Default: one that no other client has. It has 1 to 128 bytes. The first acquire
+    /// that uses an invalid identity fails.
     ///
     /// # Examples
     ///

@@ -3,17 +3,17 @@
 use super::ClientBuilder;
 
 impl ClientBuilder {
-    /// Whether a node that may have forgotten locks is kept from voting until they would be over.
-    /// Default: on with three nodes or more, off with fewer, and for nodes in memory.
+    /// Whether a node that may have forgotten locks does not vote until these locks have expired.
+    /// Default: on with three nodes or more, off with fewer and for nodes in memory.
     ///
     /// It covers restarts, flushed data, promoted replicas, other servers behind the same address,
     /// copied and rolled-back data, and clocks that were set forward by 5 s or more. The nodes keep
-    /// a record of what all clients have agreed upon: which nodes there are, and
-    /// [`max_ttl`](Self::max_ttl). A client that differs is refused with
+    /// a record of the agreed config: which nodes there are, and
+    /// [`max_ttl`](Self::max_ttl). A client with other settings is refused with
     /// [`Disagreement`](crate::error::NodeError::Disagreement).
     ///
-    /// Nodes that were never used wait, too; [`Client::admit`](crate::Client::admit) lets them in
-    /// at once.
+    /// New nodes are quarantined too. [`Client::admit`](crate::Client::admit) lets them vote at
+    /// once.
     ///
     /// # Examples
     ///
@@ -22,7 +22,7 @@ impl ClientBuilder {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorate::Client;
     /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
-    /// // For locks whose loss costs no more than work that is done twice:
+    /// // For locks that only avoid duplicate work:
     /// let client = Client::builder().nodes(nodes).quarantine(false).connect().await?;
     /// # Ok(()) }
     /// ```
@@ -34,11 +34,11 @@ impl ClientBuilder {
     /// Lets a restarted server vote at once if it writes every lock to disk before it grants it.
     /// Default: off.
     ///
-    /// That is so only if `appendonly yes`, `appendfsync always` and `no-appendfsync-on-rewrite no`
-    /// were found when a client attached before the restart, are found again, the last write was
-    /// well, and the server has and had no replica: each is checked, for which the user needs the
-    /// right to `CONFIG GET`. A server that fails any of it is guarded as the others are. What
-    /// cannot be checked is the disk: one that lies about what it has written forgets locks.
+    /// The client checks that `appendonly yes`, `appendfsync always` and `no-appendfsync-on-rewrite
+    /// no` were set before the restart and are set now, that the last write succeeded, and that the
+    /// server has and had no replica. The user needs the right to run `CONFIG GET`. A server that
+    /// fails a check is quarantined as usual. The disk cannot be checked: a disk that reports a
+    /// write before it is stored forgets locks.
     ///
     /// # Examples
     ///
@@ -55,7 +55,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Only looks at servers: the client writes nothing, begins no session, and takes no locks. For
+    /// Makes the client read-only: it writes nothing, begins no session, and acquires no locks. For
     /// tools that show [nodes](crate::Client::node_status) or [locks](crate::Client::inspect), and
     /// for operators: [`admit`](crate::Client::admit),
     /// [`change_nodes`](crate::Client::change_nodes) and

@@ -7,9 +7,11 @@ use quorate_core::terms::Drift;
 use super::ClientBuilder;
 
 impl ClientBuilder {
-    /// How long a lock outlives a holder that crashed. Default: 10 seconds.
+    /// How long a lock is held after its holder has crashed. Default: 10 seconds.
     ///
-    /// A longer ttl survives longer pauses; a shorter one frees a crashed holder's lock sooner.
+    /// With a longer ttl a holder survives longer pauses. With a shorter ttl others wait less after
+    /// a crash. The client renews held locks at a third of the ttl, for at most
+    /// [`max_hold`](Self::max_hold), by default one hour.
     ///
     /// # Examples
     ///
@@ -30,8 +32,8 @@ impl ClientBuilder {
 
     /// The longest ttl that any lock of this client may have. Default: 60 seconds.
     ///
-    /// All clients of the same nodes should agree about it: it is how long a node that has lost its
-    /// data must stay out.
+    /// All clients of the same nodes must set the same value: it bounds the quarantine of a node
+    /// that has lost its data.
     ///
     /// # Examples
     ///
@@ -50,8 +52,10 @@ impl ClientBuilder {
         self
     }
 
-    /// How long any lock is held at the most, however often it is renewed: a holder that hangs for
-    /// ever must not keep its lock for ever. `None` sets no limit. Default: one hour.
+    /// The longest time for which a lock is held and renewed: a holder that hangs must not hold its
+    /// lock for ever. Then the lock is lost, with
+    /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). `None` sets no limit. Default:
+    /// one hour.
     ///
     /// # Examples
     ///
@@ -71,8 +75,9 @@ impl ClientBuilder {
         self
     }
 
-    /// How far two clocks may disagree about the length of a ttl. Default: one per cent, in parts
-    /// per million, and two milliseconds. A larger allowance is safer and leaves less time to work.
+    /// How much two clocks may differ about the length of a ttl: a rate in parts per million, and a
+    /// fixed time. Default: one per cent and two milliseconds. A larger allowance is safer and
+    /// leaves less time to work.
     ///
     /// # Examples
     ///
@@ -92,7 +97,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a silent node is waited for. Default: a twentieth of the ttl, from 5 to 50
+    /// How long a round waits for a silent node. Default: a twentieth of the ttl, from 5 to 50
     /// milliseconds, and at least three round trips.
     ///
     /// # Examples
@@ -106,7 +111,7 @@ impl ClientBuilder {
     /// let patience = Duration::from_millis(5);
     /// let client = Client::builder().memory(&nodes).vote_timeout(patience).build()?;
     /// nodes.set(0, Behaviour::Hang);
-    /// let silence = client.mutex("orders:42").try_lock().await; // takes no longer than that
+    /// let silence = client.mutex("orders:42").try_lock().await; // fails within this time
     /// assert!(matches!(silence, Err(LockError::NoQuorum { .. })));
     /// # Ok(()) }
     /// ```

@@ -1,4 +1,4 @@
-//! What is known of the nodes when an operator decides, and what holds while one acts.
+//! What is known about the nodes when an operator action decides.
 
 use quorate_core::membership::{Disagreement, NodeInfo, Opinion, Reason};
 
@@ -7,12 +7,12 @@ use crate::{
     membership::{SharedMembership, differs_by},
 };
 
-/// What is known of one node.
+/// What is known about one node.
 #[derive(Debug)]
 pub(super) struct Known {
     report: NodeReport,
     info: Option<NodeInfo>,
-    /// What would be done about it by one who acts.
+    /// What a client that may write would do about it.
     outlook: Option<Opinion>,
 }
 
@@ -31,7 +31,7 @@ impl Known {
             .collect()
     }
 
-    /// What each of them says, or would say to one who acts.
+    /// What each node answers, or would answer to a client that may write.
     pub(super) fn reports(all: &[Self]) -> Box<[NodeReport]> {
         let report = |it: &Self| match it.differs() {
             Some(differs) => {
@@ -47,7 +47,7 @@ impl Known {
         self.info.is_some()
     }
 
-    /// It votes, or does as soon as somebody comes who does not only look.
+    /// It votes, or will vote when a client connects that may write.
     pub(super) fn votes(&self) -> bool {
         let is_trusted = self.info.as_ref().is_some_and(|info| info.quarantine.is_none());
         let is_up = matches!(self.report.answer, NodeAnswer::Attached | NodeAnswer::Ready(_));
@@ -55,21 +55,21 @@ impl Known {
         is_trusted && (is_up || is_ours)
     }
 
-    /// It is one of the nodes, and votes or waits for the end of its quarantine.
+    /// It is a member, and votes or is quarantined.
     pub(super) fn has_place(&self) -> bool {
         self.votes() || self.info.as_ref().is_some_and(NodeInfo::is_waiting)
     }
 
-    /// It is one of the nodes, or becomes one by whoever acts.
+    /// It is a member, or the action can make it one.
     pub(super) fn may_have_place(&self) -> bool {
         let is_given = matches!(self.outlook, Some(Opinion::Enrol(_) | Opinion::Update { .. }));
         self.differs().is_none() && (self.has_place() || is_given)
     }
 
-    /// It must not be a node, and no wait helps.
+    /// It cannot be a node, and waiting does not help.
     pub(super) fn is_refused(&self) -> bool {
         match &self.report.answer {
-            // It may have been told long ago, and is asked again.
+            // The answer may be old, and the node is asked again.
             NodeAnswer::NodeError(NodeError::NotEmpty(_)) => false,
             NodeAnswer::NodeError(node_error) => node_error.is_lasting(),
             _ => false,

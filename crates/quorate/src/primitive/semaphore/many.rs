@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Semaphore {
-    /// Acquires `count` permits if so many are free; `None` if not. All or nothing: permits that
+    /// Acquires `count` permits if enough are free; `None` if not. All or nothing: permits that
     /// were acquired before one was missing are released.
     ///
     /// `None` means that there was a moment at which others held too many permits, or that others
@@ -74,7 +74,7 @@ impl Semaphore {
         Ok(None)
     }
 
-    /// Acquires `count` permits, waiting until so many are free. All or nothing.
+    /// Acquires `count` permits, waiting until enough are free. All or nothing.
     ///
     /// A caller that has to wait joins the same queue as callers that want one permit. As the first
     /// waiter, it keeps every permit that it gets until it has enough, and renews them meanwhile.
@@ -110,7 +110,7 @@ impl Semaphore {
         self.wait_for_many(count, None).await
     }
 
-    /// Acquires `count` permits, waiting up to `wait` until so many are free or enough nodes
+    /// Acquires `count` permits, waiting up to `wait` until enough are free or enough nodes
     /// answer. All or nothing.
     ///
     /// # Cancel safety
@@ -134,7 +134,7 @@ impl Semaphore {
     /// let gpus = client.semaphore("gpus", 4);
     /// let _one = gpus.acquire().await?;
     /// match gpus.acquire_many_timeout(4, Duration::from_millis(20)).await {
-    ///     Err(LockError::Timeout { holder: Some(holder), .. }) => println!("one is held by {holder}"),
+    ///     Err(LockError::Timeout { holder: Some(holder), .. }) => println!("{holder} holds one"),
     ///     other => panic!("{other:?}"),
     /// }
     /// assert!(gpus.try_acquire_many(3).await?.is_some(), "none of them is held");

@@ -69,7 +69,7 @@ impl Semaphore {
     }
 }
 
-/// True if so many nodes lack memory that no majority is left.
+/// True if too many nodes lack memory for a majority.
 pub(super) fn is_full(error: &LockError) -> bool {
     let LockError::NoQuorum { nodes, .. } = error else { return false };
     let is_full = |it: &&NodeReport| it.answer == NodeAnswer::NodeError(NodeError::OutOfMemory);
