@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use quorate_testkit::{Flavour, Server, eventually, redis};
 
 #[test]
-fn it_is_right_and_runs_until_it_is_told_otherwise() {
+fn clock_is_right_and_runs_until_it_is_set() {
     on_each(|server| {
         let before = SystemTime::now();
         let shown = SystemTime::UNIX_EPOCH + Duration::from_micros(server.time_us());

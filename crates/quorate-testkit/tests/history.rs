@@ -35,7 +35,7 @@ fn threads_under_a_mutex_keep_every_promise() {
 }
 
 #[test]
-fn threads_that_meet_while_each_holds_the_lock_are_found() {
+fn overlapping_claims_of_threads_are_found() {
     let (recorder, meeting) = (Recorder::in_memory(), Barrier::new(2));
     thread::scope(|scope| {
         for name in ["a", "b"] {

@@ -126,7 +126,7 @@ fn it_can_be_pinned_to_a_processor() {
 }
 
 #[test]
-fn a_killed_server_refuses_and_comes_back_without_data() {
+fn killed_server_rejects_and_restarts_without_data() {
     let server = Server::start();
     set(&server, "key", "value");
     let (port, pid) = (server.port(), server.pid());
@@ -144,7 +144,7 @@ fn a_killed_server_refuses_and_comes_back_without_data() {
 }
 
 #[test]
-fn a_server_with_an_append_only_file_keeps_its_data_unless_told_otherwise() {
+fn server_with_an_append_only_file_keeps_its_data_by_default() {
     let server = Server::builder().append_only().start();
     set(&server, "key", "value");
 

@@ -68,7 +68,7 @@ fn a_fence_that_was_given_twice_is_found_whatever_the_times() {
 }
 
 #[test]
-fn a_fence_that_goes_back_is_found_also_long_after() {
+fn decreasing_fence_is_found_long_after() {
     let history = history(&[
         ("a", "x", Some(9), 0..10),
         ("none", "x", None, 10..20),
@@ -87,7 +87,7 @@ fn the_order_of_fences_is_open_while_claims_overlap() {
 }
 
 #[test]
-fn a_holder_that_was_told_late_has_not_believed_for_that_long() {
+fn late_reporter_does_not_extend_what_the_holder_believes() {
     let mut claims = claims(&[("a", "x", Some(1), 0..50), ("b", "x", Some(2), 30..60)]);
     claims[0].valid_until = Some(Moment(30));
     let history: History = claims.clone().into_iter().collect();
@@ -196,7 +196,7 @@ fn is_double(text: &str) -> bool {
 }
 
 #[test]
-fn what_was_taken_down_can_be_read_again() {
+fn recorded_history_can_be_read_again() {
     let recorder = Recorder::in_memory();
     let before = Moment::now();
     let holding = recorder.ask("alice", "{größe} 鎖").acquired(Some(7), Some(Moment(5)));
@@ -239,7 +239,7 @@ fn lines_that_make_no_sense_are_not_passed_over() {
 }
 
 #[test]
-fn shares_and_waits_are_told() {
+fn shares_and_waits_are_reported() {
     let mut history = history(&[
         ("a", "x", None, 10..20),
         ("b", "x", None, 25..30),

@@ -83,7 +83,7 @@ fn close_all_ends_live_connections_in_an_orderly_way() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_up_nobody_else() {
+fn client_that_does_not_read_delays_no_other() {
     let (listener, proxy) = listener_and_proxy();
     let (_lazy, mut flooding) = pair(&listener, &proxy);
     flooding.set_write_timeout(Some(BRIEFLY)).unwrap();

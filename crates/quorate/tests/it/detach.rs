@@ -24,7 +24,7 @@ use crate::{
 };
 
 #[test]
-fn a_lease_goes_from_one_client_to_another_on_a_server() {
+fn lease_moves_from_one_client_to_another_on_a_server() {
     let server = Server::start();
     let first = block_on(Client::connect([server.url()])).unwrap();
     let guard = block_on(first.mutex(NAME).ttl(SHORT).lock()).unwrap();

@@ -107,7 +107,7 @@ fn the_next_of_another_kind_has_a_larger_fence_than_every_entry() {
 }
 
 #[test]
-fn no_more_permits_are_held_than_the_largest_number_that_a_holder_says() {
+fn holders_of_permits_never_exceed_the_largest_size() {
     let kept = [
         permit("one", "jobs#1", 2, 1, 0..30),
         permit("two", "jobs#2", 2, 1, 5..20),

@@ -44,7 +44,7 @@ async fn a_release_that_is_dropped_midway_still_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_without_a_majority_says_so_and_goes_on() {
+async fn release_without_a_majority_is_reported_and_retried() {
     use Behaviour::{Answer, Fail, Hang};
     for away in [Fail, Hang] {
         let fixture = Fixture::new(&[Answer; 3]);

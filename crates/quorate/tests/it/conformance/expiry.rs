@@ -10,12 +10,12 @@ use quorate::{
 use super::fixture::{Fixture, LONG, PATIENCE, SHORT, take, wait_for_end};
 
 on_every_engine! {
-    [1, 2, 3, 4, 5] => an_expired_lock_can_be_had_again_and_its_holder_knew_first,
-        an_expired_guard_says_that_it_is_lost,
+    [1, 2, 3, 4, 5] => expired_lock_is_reported_to_its_holder_before_it_is_free,
+        expired_guard_reports_its_loss,
         an_extended_lock_outlives_its_first_ttl;
 }
 
-async fn an_expired_lock_can_be_had_again_and_its_holder_knew_first(fixture: &Fixture) {
+async fn expired_lock_is_reported_to_its_holder_before_it_is_free(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let first = take(alice.mutex("a").ttl(SHORT).no_renew()).await;
     let second = take_as_soon_as_possible(&bob.mutex("a")).await;
@@ -25,7 +25,7 @@ async fn an_expired_lock_can_be_had_again_and_its_holder_knew_first(fixture: &Fi
     assert!(!second.remaining().is_zero());
 }
 
-async fn an_expired_guard_says_that_it_is_lost(fixture: &Fixture) {
+async fn expired_guard_reports_its_loss(fixture: &Fixture) {
     let alice = fixture.client("alice").await;
     let guard = take(alice.mutex("a").ttl(SHORT).no_renew()).await;
     wait_for_end(&guard);

@@ -11,12 +11,12 @@ use super::fixture::{Fixture, LONG, PATIENCE, holder, take};
 use crate::mode::Mode;
 
 on_every_engine! {
-    [3, 4, 5] => a_minority_that_forgets_lets_nobody_in,
-        a_minority_that_forgets_is_given_the_lock_again_in_line,
-        a_minority_that_comes_back_empty_takes_part_again;
+    [3, 4, 5] => minority_that_lost_its_data_grants_no_majority,
+        holder_restores_its_key_on_a_minority_in_the_default_mode,
+        minority_that_restarts_empty_takes_part_again;
 }
 
-async fn a_minority_that_forgets_lets_nobody_in(fixture: &Fixture) {
+async fn minority_that_lost_its_data_grants_no_majority(fixture: &Fixture) {
     let fixture = &fixture.unprotected();
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
@@ -42,7 +42,7 @@ async fn a_minority_that_forgets_lets_nobody_in(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_minority_that_forgets_is_given_the_lock_again_in_line(fixture: &Fixture) {
+async fn holder_restores_its_key_on_a_minority_in_the_default_mode(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());
@@ -60,7 +60,7 @@ async fn a_minority_that_forgets_is_given_the_lock_again_in_line(fixture: &Fixtu
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_minority_that_comes_back_empty_takes_part_again(fixture: &Fixture) {
+async fn minority_that_restarts_empty_takes_part_again(fixture: &Fixture) {
     let fixture = &fixture.unprotected();
     let client = fixture.client("alice").await;
     (0..fixture.tolerated()).for_each(|node| fixture.restart_empty(node));
@@ -75,7 +75,7 @@ async fn a_minority_that_comes_back_empty_takes_part_again(fixture: &Fixture) {
 /// What is not guaranteed: one node of three that forgets is enough to break exclusion if another
 /// node was away when the lock was acquired.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_node_that_forgets_breaks_exclusion_if_another_never_had_the_lock() {
+async fn one_node_that_loses_its_data_breaks_exclusion_if_another_never_had_the_key() {
     let nodes = MemoryNodes::new(3);
     let client = || Client::builder().memory(&nodes).ttl(LONG).build().expect("valid");
     let (alice, bob) = (client(), client());

@@ -13,13 +13,13 @@ use super::fixture::{Fixture, LONG, PATIENCE, SHORT, on_memory, on_servers, take
 use crate::mode::Mode;
 
 on_every_engine! {
-    [1, 3, 5] => a_lock_that_nobody_has_is_free,
-        the_holder_is_told,
-        a_foreign_holder_is_told_from_ours,
-        what_has_expired_is_gone;
+    [1, 3, 5] => lock_without_a_holder_is_free,
+        report_names_the_holder,
+        foreign_holder_is_distinguished_from_ours,
+        expired_lock_is_removed;
 }
 
-async fn a_lock_that_nobody_has_is_free(fixture: &Fixture) {
+async fn lock_without_a_holder_is_free(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let report = client.inspect("a").await.expect("every node answers");
     assert_eq!((&*report.name, report.holder.as_ref(), report.votes), ("a", None, 0));
@@ -35,7 +35,7 @@ async fn a_lock_that_nobody_has_is_free(fixture: &Fixture) {
     }
 }
 
-async fn the_holder_is_told(fixture: &Fixture) {
+async fn report_names_the_holder(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice/1").await, fixture.client("bob/2").await);
     let before = Instant::now();
     let guard = take(alice.mutex("a")).await;
@@ -76,7 +76,7 @@ async fn the_holder_is_told(fixture: &Fixture) {
 }
 
 /// This holds even while the record of an earlier Quorate holder exists.
-async fn a_foreign_holder_is_told_from_ours(fixture: &Fixture) {
+async fn foreign_holder_is_distinguished_from_ours(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     take(client.mutex("a")).await.release().await.expect("it is held");
     fixture.wait_until_empty(fixture.all());
@@ -93,7 +93,7 @@ async fn a_foreign_holder_is_told_from_ours(fixture: &Fixture) {
     assert_eq!(listed, if fixture.mode() == Mode::Queue { vec![report] } else { vec![] });
 }
 
-async fn what_has_expired_is_gone(fixture: &Fixture) {
+async fn expired_lock_is_removed(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a").ttl(SHORT).no_renew()).await;
     guard.leave_to_expire();
@@ -102,7 +102,7 @@ async fn what_has_expired_is_gone(fixture: &Fixture) {
 }
 
 #[test]
-fn those_who_wait_are_told_in_their_order() {
+fn waiters_are_notified_in_order() {
     on_memory(&[1, 3, 5], those_who_wait);
     on_servers(&[1, 3, 5], those_who_wait);
 }

@@ -49,7 +49,7 @@ fn no_owner_is_used_twice() {
 }
 
 #[test]
-fn a_server_that_forgot_the_scripts_is_told_them_again() {
+fn lost_scripts_are_sent_again_after_a_connect() {
     on_servers_in_both_modes(&ALL, async |fixture| {
         let client = fixture.client("alice").await;
         let guard = take(client.mutex("a")).await;
@@ -68,7 +68,7 @@ fn a_server_that_forgot_the_scripts_is_told_them_again() {
 
 /// An undo that meets a server without scripts: a tie leaves nothing even then.
 #[test]
-fn an_undo_works_on_a_server_that_forgot_the_scripts() {
+fn undo_works_on_a_server_without_scripts() {
     on_servers_in_both_modes(&[2, 4], async |fixture| {
         let client = fixture.client("alice").await;
         let half = fixture.len() / 2;

@@ -12,13 +12,13 @@ use quorate::error::{ExtendError, TermsError, TtlError};
 use super::fixture::{Fixture, LONG, holder, take};
 
 on_every_engine! {
-    [1, 2, 3, 4, 5] => what_remains_is_less_than_the_ttl_by_the_allowance_for_clocks,
+    [1, 2, 3, 4, 5] => remaining_time_subtracts_the_clock_drift,
         an_extension_moves_the_end,
         a_shorter_extension_counts_as_soon_as_it_is_sent,
         a_bad_ttl_is_refused_and_leaves_the_lease_as_it_was;
 }
 
-async fn what_remains_is_less_than_the_ttl_by_the_allowance_for_clocks(fixture: &Fixture) {
+async fn remaining_time_subtracts_the_clock_drift(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     for ttl in [Duration::from_secs(1), LONG, Duration::from_secs(60)] {
         let guard = take(client.mutex("a").ttl(ttl).no_renew()).await;

@@ -6,8 +6,8 @@ use super::fixture::{Fixture, take};
 
 on_every_engine! {
     [1, 2, 3, 4, 5] => a_held_lock_is_confirmed,
-        keys_that_are_gone_from_a_minority_do_not_matter,
-        keys_that_are_gone_from_a_majority_are_a_lost_lock,
+        keys_deleted_from_a_minority_do_not_matter,
+        keys_deleted_from_a_majority_lose_the_lock,
         keys_that_are_anothers_on_a_majority_are_a_lost_lock;
 }
 
@@ -20,7 +20,7 @@ async fn a_held_lock_is_confirmed(fixture: &Fixture) {
     guard.release().await.expect("and verifying has changed nothing");
 }
 
-async fn keys_that_are_gone_from_a_minority_do_not_matter(fixture: &Fixture) {
+async fn keys_deleted_from_a_minority_do_not_matter(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());
@@ -31,7 +31,7 @@ async fn keys_that_are_gone_from_a_minority_do_not_matter(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn keys_that_are_gone_from_a_majority_are_a_lost_lock(fixture: &Fixture) {
+async fn keys_deleted_from_a_majority_lose_the_lock(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());

@@ -10,7 +10,7 @@ on_every_engine! {
     [1, 2, 3, 4, 5] => work_runs_under_the_lock_and_its_value_comes_back,
         work_that_returns_early_releases_the_lock,
         work_that_panics_releases_the_lock,
-        work_that_outlives_the_lease_is_told,
+        work_that_outlives_the_lease_is_reported,
         work_does_not_start_without_the_lock;
 }
 
@@ -50,7 +50,7 @@ async fn work_that_panics_releases_the_lock(fixture: &Fixture) {
     assert!(again.is_some(), "it is free");
 }
 
-async fn work_that_outlives_the_lease_is_told(fixture: &Fixture) {
+async fn work_that_outlives_the_lease_is_reported(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let done =
         client.mutex("a").ttl(SHORT).no_renew().with(async |guard| wait_for_end(guard)).await;

@@ -18,7 +18,7 @@ use crate::{
 
 /// Alice holds the lock by two nodes, and waits in the queue of the third.
 #[test]
-fn whoever_has_handed_over_stands_in_no_line() {
+fn former_owner_waits_in_no_queue() {
     let fixture = Fixture::start();
     let lease = block_on(fixture.alices.detach()).expect("two nodes have it");
     block_on(fixture.bobs.release()).expect("it is held");
@@ -33,7 +33,7 @@ fn whoever_has_handed_over_stands_in_no_line() {
 
 /// The third node does not hear of it in time, and hands itself to her as if she were the holder.
 #[test]
-fn a_node_that_comes_too_late_does_not_count_and_is_given_back() {
+fn late_grant_does_not_count_and_is_released() {
     let fixture = Fixture::start();
     fixture.to_third.set(Fault::BlackHole);
     let lease = block_on(fixture.alices.detach()).expect("the other two have it");
@@ -71,7 +71,7 @@ fn a_question_that_arrives_after_the_lease_was_handed_over_revives_nothing() {
 
 /// Nobody would come for that place, and the node would be handed to her for nothing.
 #[test]
-fn a_place_in_line_is_given_up_later_if_its_node_is_away() {
+fn position_is_given_up_later_if_its_node_is_down() {
     let fixture = Fixture::start();
     cut_off(&fixture.alice, &fixture.to_third);
     let lease = block_on(fixture.alices.detach()).expect("the other two have it");
@@ -89,7 +89,7 @@ fn a_place_in_line_is_given_up_later_if_its_node_is_away() {
 /// Earlier waiters ask for the lock again and again, and the process that they ask no longer knows
 /// it.
 #[test]
-fn whoever_has_handed_over_gives_nothing_back_that_is_asked_for() {
+fn former_owner_releases_nothing_after_the_hand_over() {
     let server = Server::start();
     let [alice, bob, dave] = [(); 3].map(|()| {
         let settings = Client::builder().quarantine(false).nodes([server.url()]);
@@ -114,7 +114,7 @@ fn whoever_has_handed_over_gives_nothing_back_that_is_asked_for() {
 
 /// An extension of the holder, and a heartbeat of a former waiter, create a key again.
 #[test]
-fn what_was_under_way_to_the_only_node_comes_before() {
+fn pending_commands_reach_the_only_node_before_the_hand_over() {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
     let journal = Journal::default();
@@ -138,7 +138,7 @@ fn what_was_under_way_to_the_only_node_comes_before() {
 
 /// The adopter may release the lease at once, and the third node is slow.
 #[test]
-fn a_slow_node_has_the_new_owner_before_anybody_is_told_of_it() {
+fn slow_node_has_the_new_owner_before_it_is_reported() {
     let cluster = Cluster::start(3);
     let patient = cluster.through_proxies().vote_timeout(Duration::from_secs(5));
     let (alice, carol) = (connect_to_all(patient), connect_to_all(cluster.direct()));
@@ -157,7 +157,7 @@ fn a_slow_node_has_the_new_owner_before_anybody_is_told_of_it() {
 /// The node took the new owner in, but nobody knows when: the key may have been another's between
 /// the end of the lease and that.
 #[test]
-fn a_lease_that_ends_before_the_answer_comes_is_not_handed_over() {
+fn lease_that_expires_before_the_answer_is_not_handed_over() {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
     let settings = Client::builder().quarantine(false).nodes([proxy.url()]);

@@ -41,7 +41,7 @@ async fn a_lease_that_every_node_granted_costs_no_round_trip() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_goes_on_as_another_owner_if_a_node_may_do_something_for_the_first() {
+async fn lease_continues_as_another_owner_if_a_node_may_act_for_the_first() {
     let fixture = PausedFixture::new(3);
     fixture.behave(&[Answer, Answer, Hang]);
     let guard = fixture.hold().await;
@@ -104,7 +104,7 @@ async fn a_majority_is_waited_for_until_the_lease_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_does_not_wait_for_it_gives_it_back() {
+async fn grant_to_a_caller_that_left_is_released() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     guard.extend(TTL).await.unwrap();
@@ -119,7 +119,7 @@ async fn one_who_does_not_wait_for_it_gives_it_back() {
 
 /// Two nodes have the new owner, which nobody was told of, and the third is waited for.
 #[tokio::test(start_paused = true)]
-async fn one_who_goes_before_the_last_node_has_answered_leaves_no_key() {
+async fn owner_that_leaves_before_the_last_answer_leaves_no_key() {
     let fixture = PausedFixture::new(3);
     let client = build(settings(&fixture.nodes).observer(ThirdHangs(fixture.nodes.clone())));
     let guard = take(&client.mutex(NAME)).await;
@@ -146,7 +146,7 @@ impl Observer for ThirdHangs {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_over_cannot_be_handed_over() {
+async fn expired_lease_cannot_be_handed_over() {
     let fixture = PausedFixture::new(3);
     let over = take(&fixture.mutex().no_renew()).await;
     pass(TTL).await;
@@ -161,7 +161,7 @@ async fn what_is_over_cannot_be_handed_over() {
 /// All nodes store the new owner, and report when the lease has expired: another owner may have
 /// held the lock before that.
 #[test]
-fn what_was_over_before_the_nodes_had_answered_is_given_back() {
+fn lease_that_expired_before_the_answers_is_released() {
     let cluster = Cluster::start(3);
     let client = connect_to_all(cluster.through_proxies().vote_timeout(SHORT));
     let guard = block_on(client.mutex(NAME).ttl(2 * SHORT).no_renew().lock()).unwrap();

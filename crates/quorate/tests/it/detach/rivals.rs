@@ -20,7 +20,7 @@ fn no_two_of_several_adopters_succeed() {
 
 /// Each of two adopters may have one of two nodes: then none of them succeeds.
 #[test]
-fn no_two_of_several_adopters_succeed_while_a_node_is_away() {
+fn no_two_of_several_adopters_succeed_while_a_node_is_down() {
     let cluster = Cluster::start(3);
     let clients = [(); 3].map(|()| connect_to_all(cluster.direct()));
     cluster.servers[2].kill();
@@ -45,7 +45,7 @@ fn race(clients: &[Client; 3], servers: &[Server]) {
 }
 
 #[test]
-fn adopter_that_comes_second_fails_and_takes_nothing_while_a_node_is_away() {
+fn second_adopter_fails_and_changes_nothing_while_a_node_is_down() {
     let fixture = Fixture::start();
     let lease = leave(&fixture.alice);
     // Carol's requests are under way, and arrive after Bob's.

@@ -22,7 +22,7 @@ use self::{
 use super::{Pace, batch::Memory, on_every_flavour, seed};
 
 #[test]
-fn twenty_thousand_random_commands_of_the_guard_do_what_the_store_does() {
+fn twenty_thousand_random_commands_of_quarantine_match_the_store() {
     compare_on_every_server(Memory::Enough, &tracker::KINDS);
 }
 

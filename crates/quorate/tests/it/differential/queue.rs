@@ -32,7 +32,7 @@ use super::{
 };
 
 #[test]
-fn ten_thousand_random_commands_of_the_line_do_what_the_store_does() {
+fn ten_thousand_random_commands_of_the_queue_match_the_store() {
     compare_on_every_server(Pace::Real, Memory::Enough, 10_000, &tracker::KINDS);
 }
 
@@ -50,7 +50,7 @@ fn so_do_fifteen_thousand_on_servers_that_are_full_now_and_then() {
 /// A lock is held for most of a year and extended about every half of its fence's life, on a server
 /// that is full now and then. All the time both know when it was granted.
 #[test]
-fn a_fence_is_kept_as_in_the_store_for_most_of_a_year() {
+fn fence_is_kept_for_most_of_a_year_like_in_the_store() {
     on_every_flavour(Pace::Set, |server| {
         let mut trial = Trial::new(server, Pace::Set, Memory::Enough);
         let (mut fence, mut since_ms) = (None, None);

@@ -20,7 +20,7 @@ use crate::{
 };
 
 #[test]
-fn a_minority_that_is_gone_is_named_and_the_others_tell() {
+fn unreachable_minority_is_named_and_the_others_report() {
     for nodes in [3, 5] {
         let cluster = Cluster::start(nodes);
         let client = cluster.connect();
@@ -55,7 +55,7 @@ fn a_minority_that_is_gone_is_named_and_the_others_tell() {
 }
 
 #[test]
-fn if_no_node_answers_each_says_why() {
+fn error_without_answers_names_the_reason_of_each_node() {
     let cluster = Cluster::start(3);
     let client = cluster.connect();
     cluster.servers.iter().for_each(Server::kill);
@@ -93,7 +93,7 @@ fn a_node_that_hangs_is_not_waited_for() {
 }
 
 #[test]
-fn a_server_that_is_full_still_tells() {
+fn full_server_still_reports() {
     let server = Server::start();
     let client = connect_to_all(settings([server.url()]));
     let _guard = block_on(client.mutex("a").ttl(LONG).lock()).expect("it is free");
@@ -134,7 +134,7 @@ fn without_the_right_to_scan_a_lock_can_be_looked_at_but_not_found() {
 
 /// Days pass on the server's clock, while the holder goes on to extend.
 #[test]
-fn how_long_a_lock_is_held_is_told_after_days() {
+fn hold_time_is_reported_after_days() {
     const HOUR: Duration = Duration::from_secs(3_600);
     let server = Server::builder().own_clock().start();
     let settings = settings([server.url()]).max_ttl(48 * HOUR);

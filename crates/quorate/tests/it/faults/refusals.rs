@@ -69,7 +69,7 @@ fn a_release_that_a_replica_refused_is_sent_again(mode: Mode) {
 }
 
 #[test]
-fn a_release_that_is_refused_again_is_still_owed() {
+fn rejected_release_is_retried() {
     // Nothing but releases are scripts here.
     let cluster = Cluster::start_in(Mode::Classic, 3);
     let client = connect_to_all(cluster.direct());
@@ -87,7 +87,7 @@ fn a_release_that_is_refused_again_is_still_owed() {
 }
 
 #[test]
-fn an_error_without_a_name_of_its_own_is_told_in_the_words_of_the_server() {
+fn unknown_error_is_reported_in_the_words_of_the_server() {
     let server = Server::start();
     let client = block_on(Client::connect([server.url()])).unwrap();
     tell(&server, &["CONFIG", "SET", "min-replicas-to-write", "1"]);
@@ -178,7 +178,7 @@ fn a_script_that_cannot_read_the_key_says_nothing_about_the_lock(mode: Mode) {
 }
 
 #[test]
-fn a_user_who_may_not_listen_is_told_so_at_once() {
+fn missing_right_to_subscribe_is_reported_at_once() {
     let server = Server::start();
     tell(&server, &["ACL", "SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all"]);
     let settings =
@@ -207,7 +207,7 @@ fn a_user_who_may_not_listen_is_told_so_at_once() {
 }
 
 #[test]
-fn a_server_that_is_stuck_in_a_script_is_a_trouble_that_passes() {
+fn server_that_is_busy_with_a_script_is_a_passing_error() {
     let server = Server::builder().config("busy-reply-threshold", "20").start();
     let client = block_on(Client::connect([server.url()])).unwrap();
     let guard = block_on(client.mutex("held").lock()).unwrap();
@@ -235,7 +235,7 @@ fn a_server_that_is_stuck_in_a_script_is_a_trouble_that_passes() {
 }
 
 #[test]
-fn a_key_of_another_type_is_held_by_another() {
+fn key_of_another_type_is_held_by_another_program() {
     let server = Server::start();
     let client = block_on(Client::connect([server.url()])).unwrap();
     tell(&server, &["HSET", NAME, "field", "value"]);

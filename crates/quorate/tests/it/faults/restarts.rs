@@ -7,7 +7,7 @@ use super::cluster::{Cluster, PATIENCE, connect_to_all, wait_until_attached};
 use crate::links::executor::block_on;
 
 #[test]
-fn a_minority_that_comes_back_empty_does_not_end_a_lease() {
+fn minority_that_restarts_empty_does_not_end_a_lease() {
     let cluster = Cluster::start(5);
     let client = connect_to_all(cluster.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
@@ -24,7 +24,7 @@ fn a_minority_that_comes_back_empty_does_not_end_a_lease() {
 }
 
 #[test]
-fn a_majority_that_comes_back_empty_ends_a_lease() {
+fn majority_that_restarts_empty_ends_a_lease() {
     let cluster = Cluster::start(5);
     let client = connect_to_all(cluster.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();

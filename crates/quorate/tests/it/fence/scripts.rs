@@ -21,12 +21,12 @@ fn the_same_holder_may_come_again() {
 }
 
 #[test]
-fn every_fence_is_told_from_the_next() {
+fn fences_of_all_databases_are_distinct() {
     on_each(|server| large_and_small_fences(&mut Price::on(server)));
 }
 
 #[test]
-fn fences_beyond_any_database_are_told_apart_too() {
+fn fences_beyond_any_database_are_distinct() {
     on_each(|server| {
         let mut price = Price::on(server);
         assert!(price.write(Fence::new(u64::MAX - 1), 1));
@@ -58,7 +58,7 @@ fn the_value_stays_an_ordinary_key_and_the_fence_stays_for_ever() {
 }
 
 #[test]
-fn what_is_not_a_fence_is_an_error_and_changes_nothing() {
+fn malformed_fence_is_an_error_and_changes_nothing() {
     on_each(|server| {
         let mut connection = server.connection();
         for wrong in ["", "-1", "1.5", "1e3", " 7", "seven", "100000000000000000000"] {

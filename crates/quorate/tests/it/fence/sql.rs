@@ -18,12 +18,12 @@ fn the_same_holder_may_come_again() {
 }
 
 #[test]
-fn every_fence_is_told_from_the_next() {
+fn fences_of_all_databases_are_distinct() {
     both(large_and_small_fences);
 }
 
 #[test]
-fn one_who_is_overtaken_between_raise_and_read_finds_no_row() {
+fn overtaken_writer_finds_no_row() {
     both(|account| {
         assert_eq!(account.raise(Fence::new(1)), 1);
         assert_eq!(account.raise(Fence::new(2)), 1);

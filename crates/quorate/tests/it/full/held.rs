@@ -43,7 +43,7 @@ fn held_locks_and_waiters_outlive_a_full_server() {
 
 /// The holder says nothing when it goes: its lease ends, and the waiter finds the lock free.
 #[test]
-fn a_lease_that_ends_on_a_full_server_goes_to_the_waiter() {
+fn lease_that_expires_on_a_full_server_is_granted_to_the_waiter() {
     on_every_set(TTL, async |nodes| {
         let journal = Journal::default();
         let (holder, other) = (nodes.client(&journal).await, nodes.client(&journal).await);

@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[test]
-fn a_new_lock_on_a_full_server_fails_and_says_why() {
+fn new_lock_on_a_full_server_fails_with_the_reason() {
     on_every_set(TTL, async |nodes| {
         let journal = Journal::default();
         let known = nodes.client(&journal).await;
@@ -51,7 +51,7 @@ fn a_new_lock_on_a_full_server_fails_and_says_why() {
 /// The waiter before it is thrown out of the queue, since its session is over: a write that needs
 /// no memory, and must not let the reader in.
 #[test]
-fn a_new_reader_does_not_get_in_behind_a_waiter_that_is_gone() {
+fn new_reader_is_not_blocked_by_a_waiter_that_has_ended() {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

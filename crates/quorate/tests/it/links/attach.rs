@@ -18,7 +18,7 @@ in_both_modes! {
 }
 
 #[test]
-fn a_wrong_login_is_told_at_once() {
+fn wrong_login_is_reported_at_once() {
     let server = Server::builder().password(PASSWORD).start();
     let address = server.address();
     let logins = [
@@ -97,7 +97,7 @@ fn a_lock_is_in_the_database_that_was_asked_for(mode: Mode) {
 }
 
 #[test]
-fn a_database_that_is_not_there_is_told() {
+fn missing_database_is_reported() {
     let server = Server::start();
     let node_error = node_error_of(&format!("{}/99", server.url()));
     assert!(
@@ -123,7 +123,7 @@ fn a_unix_socket_works() {
 }
 
 #[test]
-fn a_socket_that_is_not_there_is_told() {
+fn missing_socket_is_reported() {
     let server = Server::builder().unix_socket().start();
     let node_error = node_error_of(&format!("{}.missing", server.unix_url()));
     assert!(matches!(node_error, NodeError::Unreachable(_)), "{node_error:?}");
@@ -142,7 +142,7 @@ fn a_replica_is_refused() {
 }
 
 #[test]
-fn a_user_who_may_not_look_at_the_server_is_told_so_at_once() {
+fn missing_right_to_inspect_the_server_is_reported_at_once() {
     let server = Server::start();
     let acl = ["SETUSER", "app", "on", ">secret", "~*", "+@all", "-info"];
     redis::cmd("ACL").arg(&acl).exec(&mut server.connection()).unwrap();
@@ -154,7 +154,7 @@ fn a_user_who_may_not_look_at_the_server_is_told_so_at_once() {
 }
 
 #[test]
-fn a_port_on_which_nobody_listens_is_told_at_the_deadline() {
+fn closed_port_is_reported_at_the_deadline() {
     let server = Server::start();
     server.kill();
     assert_eq!(node_error_of(&server.url()), NodeError::ConnectionRefused);

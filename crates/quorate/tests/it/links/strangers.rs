@@ -77,7 +77,7 @@ fn garbage_of_every_kind_is_survived() {
 }
 
 #[test]
-fn lengths_that_nobody_can_keep_are_survived() {
+fn lengths_beyond_any_memory_end_only_the_link() {
     let garbage: [&[u8]; 6] = [
         b"*2147483647\r\n",
         b"*9223372036854775807\r\n",
@@ -99,7 +99,7 @@ fn lengths_that_nobody_can_keep_are_survived() {
 }
 
 #[test]
-fn a_peer_that_hangs_up_at_once_is_told() {
+fn peer_that_closes_at_once_is_reported() {
     let peer = Peer::start(drop);
     let client = Client::builder().quarantine(false).nodes([peer.url()]).build().unwrap();
     let node_error = wait_for_error(&client);
@@ -108,7 +108,7 @@ fn a_peer_that_hangs_up_at_once_is_told() {
 }
 
 #[test]
-fn a_peer_that_says_nothing_is_told() {
+fn silent_peer_is_reported() {
     let peer = Peer::start(|stream| peer::read_to_end(&stream));
     is_refused_at_its_deadline(&peer);
     let client = Client::builder().quarantine(false).nodes([peer.url()]).build().unwrap();
@@ -116,7 +116,7 @@ fn a_peer_that_says_nothing_is_told() {
 }
 
 #[test]
-fn a_server_that_is_too_old_is_told_so_at_once() {
+fn too_old_server_is_reported_at_once() {
     let peer = Peer::start(fake_redis(|words, _| match words[0].as_str() {
         "HELLO" => Some("-ERR unknown command `HELLO`, with args beginning with: `3`\r\n".into()),
         _ => None,

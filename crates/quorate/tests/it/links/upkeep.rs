@@ -80,7 +80,7 @@ fn an_idle_link_is_left_alone() {
 }
 
 #[test]
-fn a_server_that_has_forgotten_the_scripts_is_given_them_again() {
+fn lost_scripts_are_sent_again() {
     let server = Server::start();
     let client = block_on(Client::connect([server.url()])).unwrap();
     let mutex = client.mutex(NAME);

@@ -44,7 +44,7 @@ fn a_client_in_classic_mode_has_no_socket() {
 
 /// The socket of a client shows whether the client runs. The socket of a killed client stays.
 #[test]
-fn the_sockets_of_the_dead_are_swept_and_those_of_the_living_are_not() {
+fn only_sockets_of_ended_clients_are_removed() {
     let folder = Folder::new();
     let living = folder.builder().build().unwrap();
     let dead = folder.path().join("sockets").join("d".repeat(40));

@@ -38,7 +38,7 @@ async fn a_folder_that_is_removed_is_made_anew_and_its_holder_heals() {
 /// All clients of a process share the index of the log, so all of them must close it. An idle
 /// client does so when another client notifies it.
 #[tokio::test]
-async fn a_log_that_is_removed_does_not_leave_two_holders_for_good() {
+async fn removed_log_does_not_leave_two_holders() {
     let folder = Folder::new();
     let alice = folder.builder().ttl(TTL).build().unwrap();
     let guard = alice.mutex("a").lock().await.unwrap();
@@ -64,7 +64,7 @@ async fn a_log_that_is_removed_does_not_leave_two_holders_for_good() {
 /// A process that is stopped in the middle of its turn keeps it. Nothing can be had meanwhile, and
 /// what was asked for in vain is given back.
 #[tokio::test]
-async fn others_wait_behind_one_who_was_stopped_in_its_turn() {
+async fn others_wait_behind_a_stopped_holder_of_the_file_lock() {
     let folder = Folder::new();
     let client = folder.builder().ttl(Duration::from_millis(400)).build().unwrap();
     client.mutex("a").lock().await.unwrap().release().await.unwrap();
@@ -82,7 +82,7 @@ async fn others_wait_behind_one_who_was_stopped_in_its_turn() {
 
 /// What a client that ends has asked for is not taken any more, however late its turn comes.
 #[tokio::test]
-async fn one_who_goes_while_it_waits_for_its_turn_leaves_nothing() {
+async fn waiter_for_the_file_lock_that_leaves_leaves_nothing() {
     let folder = Folder::new();
     let client = folder.builder().build().unwrap();
     let turnstile = fs::File::open(folder.path().join("lock")).unwrap();
@@ -127,7 +127,7 @@ async fn content_that_is_of_another_boot_stops_everything_until_it_is_ours_again
 }
 
 #[tokio::test]
-async fn a_table_that_is_missing_is_told_and_nothing_is_half_done() {
+async fn missing_table_is_reported_and_nothing_is_half_done() {
     let folder = Folder::new();
     let client = folder.builder().build().unwrap();
     let guard = client.mutex("a").lock().await.unwrap();

@@ -23,7 +23,7 @@ fn a_file_where_the_folder_should_be() {
 }
 
 #[test]
-fn a_folder_that_anybody_can_write_to() {
+fn folder_that_every_user_can_write_to() {
     let folder = Folder::new();
     fs::create_dir(folder.path()).unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();

@@ -9,7 +9,7 @@ use super::{PATIENCE, outside::Folder};
 
 /// With a ttl of ten minutes a heartbeat comes after more than three.
 #[tokio::test]
-async fn a_release_is_heard_at_once() {
+async fn release_is_pushed_at_once() {
     let folder = Folder::new();
     let long = Duration::from_secs(600);
     let client = || folder.builder().max_ttl(long).ttl(long).build().unwrap();
@@ -42,7 +42,7 @@ async fn also_in_a_folder_with_a_long_path() {
 }
 
 #[tokio::test]
-async fn the_line_is_served_in_its_order() {
+async fn waiters_are_served_in_order() {
     let folder = Folder::new();
     let clients: Vec<Client> = (0..4).map(|_| folder.builder().build().unwrap()).collect();
     let guard = clients[0].mutex("a").lock().await.unwrap();
@@ -69,7 +69,7 @@ async fn the_line_is_served_in_its_order() {
 /// With a ttl of ten minutes it would not ask by itself for long. But whatever its client asks
 /// shows that it is not known any more, and all who wait begin anew.
 #[tokio::test]
-async fn a_waiter_that_was_forgotten_gets_the_lock() {
+async fn waiter_that_the_node_lost_gets_the_lock() {
     let folder = Folder::new();
     let long = Duration::from_secs(600);
     let client = || folder.builder().max_ttl(long).ttl(long).build().unwrap();

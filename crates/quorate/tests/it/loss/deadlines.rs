@@ -51,7 +51,7 @@ async fn a_lock_without_a_majority_is_at_risk_and_then_lost_at_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_moment_of_the_loss_nobody_else_can_have_the_lock_yet() {
+async fn loss_is_reported_before_another_can_hold_the_lock() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     fixture.behave(&[Fail; 3]);
@@ -112,7 +112,7 @@ async fn a_holder_that_was_paused_finds_its_lock_lost_at_its_first_look() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_is_a_loss_and_told_as_one() {
+async fn shutdown_is_reported_as_a_loss() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     let lost = tokio::spawn(guard.lost());
@@ -124,7 +124,7 @@ async fn a_shutdown_is_a_loss_and_told_as_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verify_that_finds_the_key_gone_is_a_loss() {
+async fn verify_of_a_deleted_key_is_a_loss() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     let lost = tokio::spawn(guard.lost());

@@ -18,7 +18,7 @@ use crate::{
 };
 
 #[test]
-fn the_loss_is_told_before_any_node_lets_go_of_the_key() {
+fn loss_is_reported_before_any_key_expires() {
     let is_full = env::var_os(FULL).is_some_and(|value| value == "1");
     let rounds = if is_full { FULL_ROUNDS } else { ROUNDS };
     let fixture = Fixture::start(|settings| {
@@ -44,7 +44,7 @@ fn the_loss_is_told_before_any_node_lets_go_of_the_key() {
 }
 
 #[test]
-fn no_look_at_the_guard_says_held_once_a_node_has_let_go_of_the_key() {
+fn check_never_succeeds_after_a_key_has_expired() {
     let fixture = Fixture::start(|settings| settings);
     for round in 0..LOOKING_ROUNDS {
         let (guard, renewals, kept_until) = fixture.hold_without_majority();

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use crate::watchdog::fixture::{PausedFixture, TTL, loss, pass};
 
 #[tokio::test(start_paused = true)]
-async fn everybody_who_watches_is_told() {
+async fn every_watcher_gets_the_loss() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     let flag = guard.loss_token();
@@ -28,7 +28,7 @@ async fn everybody_who_watches_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_to_those_who_ask_later() {
+async fn loss_is_reported_to_later_callers() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     let (early, flag) = (guard.lost(), guard.loss_token());

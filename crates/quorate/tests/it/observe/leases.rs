@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use crate::watchdog::fixture::{NAME, PausedFixture, TTL, loss, pass};
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_is_told_however_it_ends() {
+async fn every_end_of_a_wait_is_reported() {
     let fixture = PausedFixture::new(3);
     let waits = |fixture: &PausedFixture| {
         ["started", "ended"].map(|what| fixture.journal.count(&format!("wait orders:42 {what}")))
@@ -36,7 +36,7 @@ async fn a_wait_is_told_however_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_guard_that_was_handed_out_is_told_to_be_gone() {
+async fn every_end_of_a_guard_is_reported() {
     let fixture = PausedFixture::new(3);
     let balance =
         |fixture: &PausedFixture| [fixture.journal.count("held"), fixture.journal.count("let go")];
@@ -69,7 +69,7 @@ async fn every_guard_that_was_handed_out_is_told_to_be_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_way_to_a_loss_is_told_step_by_step() {
+async fn every_step_to_a_loss_is_reported() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     pass(TTL).await;

@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn a_server_that_goes_and_comes_back_is_told_as_down_and_up() {
+fn restarted_server_is_reported_as_down_and_up() {
     let servers = Server::start_many(2);
     let journal = Journal::default();
     let settings = Client::builder().quarantine(false).nodes(servers.iter().map(Server::url));

@@ -152,7 +152,7 @@ async fn clients_that_share_an_observer_number_their_rounds_apart(mode: Mode) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_answers_to_one_who_waits_take_no_longer_for_that() {
+async fn reported_latency_of_a_waiter_excludes_its_wait() {
     let longest = Arc::new(Mutex::new(Duration::ZERO));
     let seen = longest.clone();
     let nodes = MemoryNodes::new(3);

@@ -91,7 +91,7 @@ async fn clean_shutdown_logs_no_warning() {
 }
 
 #[test]
-fn nodes_that_come_and_go_are_told() {
+fn changes_of_nodes_are_reported() {
     let book = Book::default();
     let node = "redis://10.0.0.1:6379";
     tracing::subscriber::with_default(book.clone(), || {

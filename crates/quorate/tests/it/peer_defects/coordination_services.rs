@@ -74,7 +74,7 @@ async fn consul_waiters_in_classic_mode_do_not_ask_in_step() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn consul_waiters_in_line_hardly_ask_at_all() {
+async fn consul_queued_waiters_hardly_ask() {
     let fixture = PausedFixture::new(3);
     let other = fixture.other();
     let guard = take(&other.mutex(NAME)).await;
@@ -87,7 +87,7 @@ async fn consul_waiters_in_line_hardly_ask_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn consul_a_holder_in_classic_mode_whose_key_was_deleted_is_told() {
+async fn consul_deleted_key_is_reported_to_a_classic_holder() {
     let fixture = PausedFixture::new_in(Mode::Classic, 3);
     let guard = fixture.hold().await;
     (0..3).for_each(|node| fixture.nodes.forget(node));
@@ -98,7 +98,7 @@ async fn consul_a_holder_in_classic_mode_whose_key_was_deleted_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn consul_a_holder_whose_key_was_deleted_and_taken_is_told() {
+async fn consul_deleted_and_taken_key_is_reported_to_the_holder() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     (0..3).for_each(|node| fixture.nodes.forget(node));

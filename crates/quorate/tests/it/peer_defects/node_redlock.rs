@@ -150,7 +150,7 @@ async fn redlock_rb_timeout_after_the_write_leaves_no_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn redlock_net_a_stalled_extension_does_not_keep_a_lock_alive() {
+async fn redlock_net_stalled_extension_does_not_prolong_a_lock() {
     let fixture = PausedFixture::new(3);
     let guard = take(&fixture.mutex().no_renew()).await;
     fixture.behave(&[Hang; 3]);

@@ -65,7 +65,7 @@ fn redisson_renewal_survives_connection_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn redisson_the_holder_is_told_of_a_loss() {
+async fn redisson_loss_is_reported_to_the_holder() {
     let fixture = PausedFixture::new(1);
     let guard = fixture.hold().await;
     fixture.nodes.plant(0, NAME, b"another's");

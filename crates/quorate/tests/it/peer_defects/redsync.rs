@@ -47,7 +47,7 @@ async fn redsync_release_does_not_wait_for_a_hung_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn redsync_taken_on_release_is_told_as_a_loss() {
+async fn redsync_taken_key_at_release_is_reported_as_a_loss() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     for node in 0..3 {
@@ -70,7 +70,7 @@ async fn extend_in_classic_mode_never_recreates_a_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn extend_recreates_a_key_only_if_nobody_else_had_it_since() {
+async fn extend_recreates_a_key_only_without_another_holder_since() {
     let fixture = PausedFixture::new(3);
     let guard = take(&fixture.mutex().no_renew()).await;
     (0..3).for_each(|node| fixture.nodes.forget(node));

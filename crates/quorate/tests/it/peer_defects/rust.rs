@@ -97,7 +97,7 @@ async fn rslock_dropping_a_guard_on_a_runtime_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn redlock_rs_one_dead_node_is_tolerated() {
+async fn redlock_rs_one_killed_node_is_tolerated() {
     for dead in 0..3 {
         let fixture = PausedFixture::new(3);
         fixture.nodes.set(dead, Fail);

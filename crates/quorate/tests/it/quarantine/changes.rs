@@ -22,7 +22,7 @@ use super::fixture::{
 use crate::conformance::fixture::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_node_is_replaced_under_load() {
+async fn killed_node_is_replaced_under_load() {
     let servers = Server::start_many(4);
     let old = found(&servers[..3]).await;
     let load = Load::start(&old, "old");
@@ -47,7 +47,7 @@ async fn a_dead_node_is_replaced_under_load() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replaced_node_that_is_alive_has_no_vote() {
+async fn replaced_node_that_still_runs_has_no_vote() {
     let servers = Server::start_many(4);
     let old = found(&servers[..3]).await;
     let load = Load::start(&old, "old");
@@ -63,7 +63,7 @@ async fn a_replaced_node_that_is_alive_has_no_vote() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_more_and_clients_with_either_list_are_let_in_until_it_is_closed() {
+async fn clients_with_either_list_join_until_the_change_is_closed() {
     let servers = Server::start_many(4);
     let old = found(&servers[..3]).await;
     let load = Load::start(&old, "old");
@@ -102,7 +102,7 @@ async fn first_try_of_a_new_client_waits_until_the_nodes_confirm_each_other() {
 /// Otherwise some would go by it at once, the others only when the guard is over, and too few of
 /// them would agree until then.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_change_within_the_guard_is_told_to_nobody() {
+async fn second_change_within_a_quarantine_is_proposed_to_no_node() {
     let servers = Server::start_many(5);
     let slow = Proxy::start(&servers[0].address());
     let client = |others: [usize; 2]| {
@@ -141,7 +141,7 @@ async fn another_change_within_the_guard_is_told_to_nobody() {
 
 /// Two of five have forgotten, one of which is slow to answer, and one is dead.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_vouches_waits_for_every_node_that_answers() {
+async fn vouching_client_waits_for_every_node_that_answers() {
     let servers = Server::start_many(5);
     let slow = Proxy::start(&servers[3].address());
     let mut urls: Vec<String> = servers.iter().map(Server::url).collect();

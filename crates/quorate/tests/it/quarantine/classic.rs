@@ -70,7 +70,7 @@ async fn a_node_that_has_another_ones_data_neither_extends_nor_hands_over() {
 
 /// In the default mode the holder restores the key on the node before that.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_guard_has_just_ended_is_not_asked_for_a_lock() {
+async fn node_whose_quarantine_has_just_ended_is_not_asked_for_a_lock() {
     let fixture = Fixture::new(3);
     let client = attached(fixture.settings().classic().vote_timeout(TTL / 2)).await;
     fixture.servers[NODE].restart_empty();
@@ -86,7 +86,7 @@ async fn a_node_whose_guard_has_just_ended_is_not_asked_for_a_lock() {
 
 /// A server may forget its scripts at any time: that costs nobody a vote.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_is_had_by_one_try_although_the_script_was_forgotten() {
+async fn one_try_acquires_although_the_script_was_lost() {
     let fixture = Fixture::of(Server::start_many(3), MAX_TTL);
     let client = client(&fixture).await;
     for _ in 0..3 {
@@ -104,7 +104,7 @@ async fn a_lock_is_had_by_one_try_although_the_script_was_forgotten() {
 
 /// What is stored is what other libraries know, and no script stores it where there is no guard.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_stored_is_the_same_with_and_without_the_guard() {
+async fn stored_data_is_the_same_with_and_without_quarantine() {
     let (fixture, alone) = (Fixture::new(3), Server::start());
     let quarantined = attached(fixture.settings().classic().who("me")).await;
     let settings = fixture.settings_of([alone.url()]).classic().who("me");

@@ -41,7 +41,7 @@ async fn countdown_in_an_error_is_the_one_of_now() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guarded_node_that_dies_is_reported_as_down() {
+async fn quarantined_node_that_is_killed_is_reported_as_down() {
     for mode in [Mode::Queue, Mode::Classic] {
         let (servers, client) = quarantined_client(mode);
         servers[2].kill();

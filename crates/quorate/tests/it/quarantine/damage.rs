@@ -52,7 +52,7 @@ async fn a_damaged_record_is_named_until_it_is_deleted() {
 
 /// Those without the guard look at it as well.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_of_another_type_is_named_to_those_without_the_guard() {
+async fn record_of_another_type_is_reported_without_quarantine() {
     let server = Server::start();
     tell(&server, &["SET", RECORD, "text"]);
     for settings in [settings([server.url()]), settings([server.url()]).classic()] {

@@ -8,7 +8,7 @@ use quorate_testkit::{Proxy, Server, redis::cmd};
 use super::fixture::{Fixture, GUARD, is_attached, quarantined, settings, wait_until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_servers_vote_when_the_guard_is_over() {
+async fn new_servers_vote_after_their_quarantine() {
     let servers = Server::start_many(3);
     let settings = || settings(servers.iter().map(Server::url));
     let started = Instant::now();
@@ -33,7 +33,7 @@ async fn new_servers_vote_when_the_guard_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_servers_vote_at_once_when_somebody_says_so() {
+async fn admitted_servers_vote_at_once() {
     let fixture = Fixture::new(3);
     let client = fixture.client("alice").await;
     let guard = client.mutex("a").lock().await.expect("the nodes vote");
@@ -44,7 +44,7 @@ async fn new_servers_vote_at_once_when_somebody_says_so() {
 
 /// Waiting clients do not keep servers busy, but learn what is needed anyway.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_a_long_guard_asks_seldom() {
+async fn client_asks_seldom_during_a_long_quarantine() {
     let servers = Server::start_many(3);
     let proxies: Vec<_> = servers.iter().map(|server| Proxy::start(&server.address())).collect();
     let settings = settings(proxies.iter().map(Proxy::url)).max_ttl(Duration::from_secs(60));

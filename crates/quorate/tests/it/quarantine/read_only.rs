@@ -89,7 +89,7 @@ async fn two_addresses_of_a_new_server_are_noticed_however_late_one_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_set_that_has_begun_its_guard_is_admitted_by_one_who_looks() {
+async fn read_only_client_admits_a_set_that_began_its_quarantine() {
     let servers = Server::start_many(3);
     let client = settings(servers.iter().map(Server::url)).build().expect("valid settings");
     wait_until(&client, "all are quarantined", |nodes| {
@@ -104,7 +104,7 @@ async fn a_set_that_has_begun_its_guard_is_admitted_by_one_who_looks() {
 
 /// A key is written to the third node after it was read, found empty, and given its place.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_refuses_at_the_last_moment_is_told_with_those_that_were_admitted() {
+async fn last_node_that_rejects_is_reported_with_the_admitted_ones() {
     let servers = Server::start_many(3);
     let late = relay_and_store(&servers[2]);
     let urls = || vec![servers[0].url(), servers[1].url(), late.url()];
@@ -156,7 +156,7 @@ fn clone(stream: &TcpStream) -> TcpStream {
 const ADMISSION: &str = "Lets a new node vote at once";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_only_looks_takes_no_lock_and_follows_what_nodes_are() {
+async fn read_only_client_acquires_nothing_and_follows_the_nodes() {
     let fixture = Fixture::new(3);
     let client = looking(&fixture.servers);
     wait_until(&client, "all vote", |nodes| nodes.iter().all(is_attached));
@@ -192,7 +192,7 @@ async fn a_client_that_only_looks_takes_no_lock_and_follows_what_nodes_are() {
 
 /// In both modes, with the guard and without.
 #[tokio::test(flavor = "multi_thread")]
-async fn looks_write_nothing_whatever_the_settings() {
+async fn reads_of_the_membership_write_nothing() {
     let (fixture, alone) = (Fixture::new(3), vec![Server::start()]);
     for servers in [&fixture.servers, &alone] {
         let before = contents(servers);
@@ -210,7 +210,7 @@ async fn looks_write_nothing_whatever_the_settings() {
 
 /// Without a session it would not be notified.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_may_not_use_a_node_is_told_by_a_look() {
+async fn missing_right_is_reported_by_a_read() {
     let server = Server::start();
     let user = ["SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"];
     cmd("ACL").arg(&user).exec(&mut server.connection()).expect("there are users");

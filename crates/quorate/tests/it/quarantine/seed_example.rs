@@ -15,7 +15,7 @@ use super::fixture::{
 use crate::conformance::fixture::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_the_guard_a_node_that_forgot_makes_no_second_majority() {
+async fn quarantine_prevents_a_second_majority_after_lost_data() {
     let fixture = Fixture::new(5);
     let cut_off = proxies(&fixture.servers);
     let (first, second) =
@@ -41,7 +41,7 @@ async fn with_the_guard_a_node_that_forgot_makes_no_second_majority() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_guard_two_hold_the_lock() {
+async fn two_hold_the_lock_without_quarantine() {
     let servers = Server::start_many(5);
     let unprotected = |urls: Vec<String>| settings(urls).quarantine(false);
     let cut_off = proxies(&servers);

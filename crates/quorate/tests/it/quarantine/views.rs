@@ -56,7 +56,7 @@ async fn another_longest_ttl() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_without_the_guard() {
+async fn client_without_quarantine() {
     let fixture = Fixture::new(3);
     let told = refused(fixture.settings().quarantine(false)).await;
     let why = "uses quarantine, which is disabled in this client";
@@ -66,7 +66,7 @@ async fn a_client_without_the_guard() {
 
 /// It has no session that could be refused: it looks for the record itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_classic_client_without_the_guard() {
+async fn classic_client_without_quarantine() {
     let fixture = Fixture::new(3);
     let why = "uses quarantine, which is disabled in this client";
     let told = refused(fixture.settings().classic().quarantine(false)).await;
@@ -82,7 +82,7 @@ async fn a_classic_client_without_the_guard() {
 
 /// A node that was met and is of no set is nobody's.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_classic_client_without_the_guard_where_there_is_none() {
+async fn classic_client_without_quarantine_of_nodes_without_it() {
     let server = Server::start();
     let mut connection = server.connection();
     let met = ["quorate:node", "wire", "1", "doubt", "unknown"];
@@ -97,7 +97,7 @@ async fn a_classic_client_without_the_guard_where_there_is_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_classic_client_that_may_not_know_whether_nodes_are_guarded() {
+async fn classic_client_without_permission_to_read_the_quarantine_is_rejected() {
     let server = Server::start();
     let user = ["SETUSER", "app", "on", ">secret", "~app:*", "&*", "+@all"];
     cmd("ACL").arg(&user).exec(&mut server.connection()).expect("it is a user");

@@ -15,10 +15,10 @@ use super::fixture::{NAME, Queue};
 use crate::conformance::fixture::{Fixture, PATIENCE, on_servers, take};
 
 in_line! {
-    [1, 3] => each_of_a_crowd_gets_its_turn;
+    [1, 3] => lock_is_granted_to_each_of_a_crowd;
 }
 
-async fn each_of_a_crowd_gets_its_turn(fixture: &Fixture) {
+async fn lock_is_granted_to_each_of_a_crowd(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let client = queue.client("alice").await;
     let guard = take(client.mutex(NAME)).await;
@@ -45,7 +45,7 @@ async fn each_of_a_crowd_gets_its_turn(fixture: &Fixture) {
 }
 
 #[test]
-fn a_crowd_has_one_connection_and_one_channel() {
+fn crowd_has_one_connection_and_one_channel() {
     on_servers(&[1, 3], async |fixture| {
         let queue = Queue::new(fixture);
         let client = queue.client("alice").await;
@@ -70,7 +70,7 @@ fn a_crowd_has_one_connection_and_one_channel() {
 
 /// All who wait ask together when they come back to a server that has forgotten them.
 #[test]
-fn a_lock_of_which_a_server_cannot_tell_keeps_nobody_from_the_others() {
+fn lock_without_notifications_does_not_delay_other_locks() {
     on_servers(&[1], async |fixture| {
         let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
         let names: Vec<String> = (0..10).map(|number| format!("a:{number}")).collect();

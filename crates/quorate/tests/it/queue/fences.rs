@@ -15,7 +15,7 @@ in_line! {
     [1, 3, 5] => fences_grow_from_holder_to_holder,
         a_fence_stays_the_same_for_as_long_as_the_lock_is_held,
         those_who_are_handed_the_lock_have_larger_fences,
-        a_fence_outlives_a_lock_that_expired;
+        fence_outlives_an_expired_lock;
 }
 
 async fn fences_grow_from_holder_to_holder(fixture: &Fixture) {
@@ -64,7 +64,7 @@ async fn those_who_are_handed_the_lock_have_larger_fences(fixture: &Fixture) {
     assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
 }
 
-async fn a_fence_outlives_a_lock_that_expired(fixture: &Fixture) {
+async fn fence_outlives_an_expired_lock(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let late = take(alice.mutex(NAME).ttl(SHORT).no_renew()).await;
     wait_for_end(&late);

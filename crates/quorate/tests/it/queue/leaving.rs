@@ -8,14 +8,14 @@ use super::fixture::{NAME, Queue};
 use crate::conformance::fixture::{Fixture, PATIENCE, on_servers, take};
 
 in_line! {
-    [1, 3, 5] => a_dropped_waiter_leaves_the_line,
-        a_waiter_whose_time_is_over_leaves_the_line,
-        a_waiter_who_leaves_is_in_nobodys_way,
-        a_waiter_who_leaves_when_its_turn_comes_hands_the_lock_on,
-        a_client_that_is_shut_down_leaves_the_line;
+    [1, 3, 5] => dropped_waiter_leaves_the_queue,
+        waiter_that_timed_out_leaves_the_queue,
+        waiter_that_leaves_delays_no_other,
+        waiter_that_leaves_when_granted_hands_the_lock_off,
+        shut_down_client_leaves_the_queue;
 }
 
-async fn a_dropped_waiter_leaves_the_line(fixture: &Fixture) {
+async fn dropped_waiter_leaves_the_queue(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let client = queue.client("alice").await;
     let guard = take(client.mutex(NAME)).await;
@@ -28,7 +28,7 @@ async fn a_dropped_waiter_leaves_the_line(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_waiter_whose_time_is_over_leaves_the_line(fixture: &Fixture) {
+async fn waiter_that_timed_out_leaves_the_queue(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let client = queue.client("alice").await;
     let guard = take(client.mutex(NAME)).await;
@@ -43,7 +43,7 @@ async fn a_waiter_whose_time_is_over_leaves_the_line(fixture: &Fixture) {
     guard.verify().await.expect("it is held");
 }
 
-async fn a_waiter_who_leaves_is_in_nobodys_way(fixture: &Fixture) {
+async fn waiter_that_leaves_delays_no_other(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let client = queue.client("alice").await;
     let guard = take(client.mutex(NAME)).await;
@@ -61,7 +61,7 @@ async fn a_waiter_who_leaves_is_in_nobodys_way(fixture: &Fixture) {
 }
 
 /// The hand-off and the leaving race with each other, and the lock must not be left to nobody.
-async fn a_waiter_who_leaves_when_its_turn_comes_hands_the_lock_on(fixture: &Fixture) {
+async fn waiter_that_leaves_when_granted_hands_the_lock_off(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
     for _ in 0..20 {
@@ -79,7 +79,7 @@ async fn a_waiter_who_leaves_when_its_turn_comes_hands_the_lock_on(fixture: &Fix
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_client_that_is_shut_down_leaves_the_line(fixture: &Fixture) {
+async fn shut_down_client_leaves_the_queue(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
     let guard = take(alice.mutex(NAME)).await;
@@ -95,7 +95,7 @@ async fn a_client_that_is_shut_down_leaves_the_line(fixture: &Fixture) {
 }
 
 #[test]
-fn whoever_only_tries_never_stands_in_line() {
+fn try_never_joins_the_queue() {
     on_servers(&[1, 3], async |fixture| {
         let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
         let guard = take(alice.mutex(NAME)).await;

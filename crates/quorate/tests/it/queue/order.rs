@@ -10,9 +10,9 @@ use crate::conformance::fixture::{Fixture, PATIENCE, on_memory, on_servers, take
 
 in_line! {
     [1, 3, 5] => waiters_of_one_client_come_in_their_order,
-        a_release_hands_the_lock_over_without_anybody_asking,
-        a_dropped_guard_hands_the_lock_over,
-        a_lock_that_expires_goes_to_a_waiter;
+        release_hands_the_lock_off_without_a_request,
+        dropped_guard_hands_the_lock_off,
+        expired_lock_is_granted_to_a_waiter;
 }
 
 async fn waiters_of_one_client_come_in_their_order(fixture: &Fixture) {
@@ -48,7 +48,7 @@ fn waiters_of_several_clients_come_in_their_order() {
 /// With clocks of their own, clients know the time of the servers as well as their round trips
 /// allow. The queue on a server decides which waiter is next.
 #[test]
-fn the_lock_goes_down_the_line_as_the_servers_have_it() {
+fn lock_is_handed_off_in_the_order_of_the_servers() {
     on_servers(&[1, 3], async |fixture| {
         let queue = Queue::new(fixture);
         let clients = [queue.client("a").await, queue.client("b").await, queue.client("c").await];
@@ -102,7 +102,7 @@ fn servers_without_memory_hand_the_lock_on() {
 
 /// What a latecomer asks leaves behind what is under way, and is not left lying.
 #[test]
-fn a_waiter_who_comes_while_the_lock_is_handed_on_gets_its_place() {
+fn waiter_that_joins_during_a_hand_off_is_queued() {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
     let runtime = tokio::runtime::Runtime::new().expect("the system gives a runtime");
@@ -128,7 +128,7 @@ fn a_waiter_who_comes_while_the_lock_is_handed_on_gets_its_place() {
     });
 }
 
-async fn a_release_hands_the_lock_over_without_anybody_asking(fixture: &Fixture) {
+async fn release_hands_the_lock_off_without_a_request(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let (holder, waiter) = (fixture.client("alice").await, queue.client("bob").await);
     let guard = take(holder.mutex(NAME).ttl(TTL)).await;
@@ -143,7 +143,7 @@ async fn a_release_hands_the_lock_over_without_anybody_asking(fixture: &Fixture)
     assert_eq!(asked, fixture.len(), "each node once");
 }
 
-async fn a_dropped_guard_hands_the_lock_over(fixture: &Fixture) {
+async fn dropped_guard_hands_the_lock_off(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let (holder, waiter) = (fixture.client("alice").await, queue.client("bob").await);
     let guard = take(holder.mutex(NAME).ttl(TTL)).await;
@@ -153,7 +153,7 @@ async fn a_dropped_guard_hands_the_lock_over(fixture: &Fixture) {
     had.expect("no panic").expect("it is its turn").verify().await.expect("it is held");
 }
 
-async fn a_lock_that_expires_goes_to_a_waiter(fixture: &Fixture) {
+async fn expired_lock_is_granted_to_a_waiter(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let (holder, waiter) = (fixture.client("alice").await, queue.client("bob").await);
     let guard = take(holder.mutex(NAME).ttl(Duration::from_secs(1)).no_renew()).await;

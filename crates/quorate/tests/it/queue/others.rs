@@ -8,8 +8,8 @@ use crate::conformance::fixture::{Fixture, PATIENCE, take};
 in_line! {
     [1, 3, 5] => a_lock_of_another_library_is_waited_for,
         a_classic_holder_is_waited_for,
-        a_holder_in_line_keeps_classic_clients_out,
-        classic_and_line_never_hold_at_once;
+        default_holder_excludes_classic_clients,
+        classic_and_default_mode_never_hold_at_once;
 }
 
 async fn a_lock_of_another_library_is_waited_for(fixture: &Fixture) {
@@ -47,7 +47,7 @@ async fn a_classic_holder_is_waited_for(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_holder_in_line_keeps_classic_clients_out(fixture: &Fixture) {
+async fn default_holder_excludes_classic_clients(fixture: &Fixture) {
     let classic = fixture.connect(fixture.builder().classic().who("classic")).await;
     let client = fixture.client("alice").await;
     let guard = take(client.mutex(NAME)).await;
@@ -64,7 +64,7 @@ async fn a_holder_in_line_keeps_classic_clients_out(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn classic_and_line_never_hold_at_once(fixture: &Fixture) {
+async fn classic_and_default_mode_never_hold_at_once(fixture: &Fixture) {
     let classic = fixture.connect(fixture.builder().classic()).await;
     let client = fixture.client("alice").await;
     let is_held = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

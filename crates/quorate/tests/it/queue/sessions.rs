@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[test]
-fn a_waiter_whose_connections_are_gone_is_skipped_at_once() {
+fn waiter_without_connections_is_skipped_at_once() {
     on_servers(&[1, 3], async |fixture| {
         let fixture = &fixture.unprotected();
         let queue = Queue::new(fixture);
@@ -53,7 +53,7 @@ fn a_waiter_whose_connections_are_gone_is_skipped_at_once() {
 }
 
 #[test]
-fn a_minority_that_forgets_everything_finds_those_who_wait_again() {
+fn waiters_queue_again_on_a_minority_that_lost_its_data() {
     on_servers(&[3, 5], async |fixture| {
         let queue = Queue::new(fixture);
         let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
@@ -76,7 +76,7 @@ fn a_minority_that_forgets_everything_finds_those_who_wait_again() {
 }
 
 #[test]
-fn servers_that_all_forget_everything_go_on_with_those_who_wait() {
+fn waiters_continue_after_all_servers_lost_their_data() {
     on_servers(&[1, 3], async |fixture| {
         let queue = Queue::new(fixture);
         let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
@@ -102,7 +102,7 @@ fn servers_that_all_forget_everything_go_on_with_those_who_wait() {
 }
 
 #[test]
-fn servers_that_forget_their_scripts_hand_the_lock_over_all_the_same() {
+fn servers_without_scripts_still_hand_off() {
     on_servers(&[1, 3], async |fixture| {
         let queue = Queue::new(fixture);
         let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
@@ -147,7 +147,7 @@ fn a_minority_that_is_restarted_finds_those_who_wait_again() {
 
 /// The lock is granted to the next waiter there, so its grant would be counted twice.
 #[test]
-fn a_grant_of_a_server_that_has_forgotten_the_session_does_not_count() {
+fn grant_without_its_session_does_not_count() {
     let servers = Server::start_many(3);
     let [forgetful, second, third] = &servers[..] else { panic!("three servers") };
     let settings = || Client::builder().quarantine(false).ttl(LONG);

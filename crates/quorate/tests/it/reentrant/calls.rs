@@ -12,8 +12,8 @@ use crate::conformance::fixture::{Fixture, LONG, PATIENCE, take};
 
 in_line_on_every_engine! {
     [1, 3] => a_dropped_entry_is_given_back,
-        whoever_gives_up_is_told_who_has_it,
-        a_wait_that_is_over_leaves_nothing,
+        timeout_names_the_holder,
+        ended_wait_leaves_nothing,
         work_is_done_inside_of_entries,
         an_entry_is_extended_and_verified,
         an_entry_is_handed_over_and_keeps_its_identity,
@@ -36,7 +36,7 @@ async fn a_dropped_entry_is_given_back(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn whoever_gives_up_is_told_who_has_it(fixture: &Fixture) {
+async fn timeout_names_the_holder(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("billing/db1/4711").await, fixture.client("bob").await);
     let _outer = enter(&alice, "x").await;
     let _inner = enter(&alice, "x").await;
@@ -52,7 +52,7 @@ async fn whoever_gives_up_is_told_who_has_it(fixture: &Fixture) {
     release(labelled).await;
 }
 
-async fn a_wait_that_is_over_leaves_nothing(fixture: &Fixture) {
+async fn ended_wait_leaves_nothing(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     for wait in [0, 1, 5, 50].map(Duration::from_millis) {

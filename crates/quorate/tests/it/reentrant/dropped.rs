@@ -42,7 +42,7 @@ async fn nothing_is_left_where_another_has_the_lock() {
 /// The lock is released while entries wait for it, at each step, and one of them goes before it can
 /// look at what has come.
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_goes_when_its_turn_comes_leaves_the_others() {
+async fn entry_that_leaves_when_granted_keeps_the_others() {
     for polls in 1..=POLLS_MAX {
         for polls_after in 0..2 {
             let nodes = MemoryNodes::new(3);

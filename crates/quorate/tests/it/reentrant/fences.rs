@@ -15,8 +15,8 @@ use crate::{
 
 in_line_on_every_engine! {
     [1, 2, 3, 5] => one_tenure_has_one_fence_and_the_next_a_larger_one;
-    [3, 5] => nodes_that_forget_in_between_make_no_fence_smaller,
-        an_entry_that_was_forgotten_lives_on_beside_later_ones;
+    [3, 5] => nodes_that_lose_data_make_no_fence_smaller,
+        lost_entry_is_restored_beside_later_ones;
 }
 
 async fn one_tenure_has_one_fence_and_the_next_a_larger_one(fixture: &Fixture) {
@@ -47,7 +47,7 @@ async fn one_tenure_has_one_fence_and_the_next_a_larger_one(fixture: &Fixture) {
     }
 }
 
-async fn nodes_that_forget_in_between_make_no_fence_smaller(fixture: &Fixture) {
+async fn nodes_that_lose_data_make_no_fence_smaller(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut last: Option<Fence> = None;
     for round in 0..6 {
@@ -77,7 +77,7 @@ async fn nodes_that_forget_in_between_make_no_fence_smaller(fixture: &Fixture) {
     }
 }
 
-async fn an_entry_that_was_forgotten_lives_on_beside_later_ones(fixture: &Fixture) {
+async fn lost_entry_is_restored_beside_later_ones(fixture: &Fixture) {
     if fixture.tolerated() == 0 {
         return;
     }

@@ -12,7 +12,7 @@ in_line_on_every_engine! {
 }
 
 #[test]
-fn classic_mode_says_that_it_knows_no_identities() {
+fn classic_mode_rejects_identities() {
     let body = async |fixture: &Fixture| {
         let client = fixture.client("alice").await;
         let error = LockError::NotReentrant { lock: "a".into() };

@@ -4,12 +4,12 @@ use super::{assert_others_are_kept_out, enter, entry, is_taken, release, waiting
 use crate::conformance::fixture::{Fixture, take};
 
 in_line_on_every_engine! {
-    [1, 2, 3, 5] => one_without_an_identity_keeps_entries_out,
+    [1, 2, 3, 5] => holder_without_an_identity_excludes_entries,
         readers_and_a_writer_keep_entries_out,
-        others_of_every_kind_get_it_when_the_last_entry_goes;
+        others_of_every_kind_acquire_after_the_last_entry;
 }
 
-async fn one_without_an_identity_keeps_entries_out(fixture: &Fixture) {
+async fn holder_without_an_identity_excludes_entries(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     // Nobody knows as whom it is held: its own client neither.
@@ -43,7 +43,7 @@ async fn readers_and_a_writer_keep_entries_out(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn others_of_every_kind_get_it_when_the_last_entry_goes(fixture: &Fixture) {
+async fn others_of_every_kind_acquire_after_the_last_entry(fixture: &Fixture) {
     let alice = fixture.client("alice").await;
     let lock = alice.rwlock("a");
     for kind in 0..4 {

@@ -15,8 +15,8 @@ in_line_on_every_engine! {
     [1, 2, 3, 5] => an_entry_that_expires_is_lost_alone,
         an_entry_that_is_held_for_too_long_is_lost_alone,
         all_entries_are_lost_with_the_majority,
-        the_last_entry_may_be_dead_and_holds_nobody_up_for_longer_than_its_ttl,
-        an_entry_whose_client_has_gone_keeps_the_lock_for_its_ttl,
+        last_entry_of_a_killed_client_delays_others_for_at_most_its_ttl,
+        entry_of_an_ended_client_keeps_the_lock_for_its_ttl,
         entries_of_a_client_that_shuts_down_are_given_back;
     [1, 3] => entries_are_renewed_each_for_itself;
 }
@@ -97,7 +97,7 @@ async fn all_entries_are_lost_with_the_majority(fixture: &Fixture) {
     fixture.wait_until_empty(majority(fixture.len())..fixture.len());
 }
 
-async fn the_last_entry_may_be_dead_and_holds_nobody_up_for_longer_than_its_ttl(fixture: &Fixture) {
+async fn last_entry_of_a_killed_client_delays_others_for_at_most_its_ttl(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let living = enter(&alice, "x").await;
     let dead = take(entry(&alice, "x").ttl(SHORT).no_renew()).await;
@@ -111,7 +111,7 @@ async fn the_last_entry_may_be_dead_and_holds_nobody_up_for_longer_than_its_ttl(
 }
 
 /// Nobody says a word for it: neither a release nor a renewal.
-async fn an_entry_whose_client_has_gone_keeps_the_lock_for_its_ttl(fixture: &Fixture) {
+async fn entry_of_an_ended_client_keeps_the_lock_for_its_ttl(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let carol = fixture.client("carol").await;
     let ttl = Duration::from_millis(600);

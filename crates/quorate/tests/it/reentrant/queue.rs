@@ -14,7 +14,7 @@ in_line_on_every_engine! {
         those_who_wait_come_in_the_order_of_the_first_of_each_identity,
         an_entry_that_gives_up_clears_the_way,
         a_waiter_before_an_identity_that_has_entered_gets_it_next;
-    [1, 3] => more_entries_than_a_node_looks_at_come_in_together;
+    [1, 3] => more_entries_than_a_node_examines_are_granted_together;
 }
 
 async fn two_identities_take_turns(fixture: &Fixture) {
@@ -165,7 +165,7 @@ async fn a_waiter_before_an_identity_that_has_entered_gets_it_next(fixture: &Fix
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn more_entries_than_a_node_looks_at_come_in_together(fixture: &Fixture) {
+async fn more_entries_than_a_node_examines_are_granted_together(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     let ttl = LONG / 10;

@@ -7,11 +7,11 @@ use crate::conformance::fixture::{Fixture, on_servers, take};
 
 /// Without failures that happens while an entry rests: for a moment it stands in no queue.
 #[test]
-fn identities_that_are_handed_one_node_each_settle_before_their_heartbeats() {
-    on_servers(&[2], identities_that_are_handed_one_node_each_settle);
+fn identities_with_one_node_each_settle_before_their_heartbeats() {
+    on_servers(&[2], identities_with_one_node_each_settle);
 }
 
-async fn identities_that_are_handed_one_node_each_settle(fixture: &Fixture) {
+async fn identities_with_one_node_each_settle(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let holder = take(client.mutex("a")).await;
     let first = waiting(fixture, &client, entry(&client, "x"), 1).await;

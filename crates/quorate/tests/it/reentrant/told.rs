@@ -4,11 +4,11 @@ use super::{enter, entry, release, told, wait_until_entered, waiting, won};
 use crate::conformance::fixture::{Fixture, on_servers, take};
 
 in_line_on_every_engine! {
-    [1, 2, 3, 5] => all_entries_are_told_with_their_identity,
+    [1, 2, 3, 5] => reports_list_all_entries_with_their_identity,
         the_text_of_a_report_counts_the_entries;
 }
 
-async fn all_entries_are_told_with_their_identity(fixture: &Fixture) {
+async fn reports_list_all_entries_with_their_identity(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guards = [enter(&alice, "x").await, enter(&bob, "x").await, enter(&bob, "x").await];
     let waiter = waiting(fixture, &bob, entry(&bob, "y"), 1).await;

@@ -11,11 +11,11 @@ use super::together::{lock, read, told};
 use crate::conformance::fixture::{Fixture, PATIENCE};
 
 in_line_on_every_engine! {
-    [1, 3, 5] => a_writer_is_never_beside_anybody,
-        writer_gets_its_turns_among_readers_that_keep_coming;
+    [1, 3, 5] => writer_excludes_all_others,
+        writer_acquires_among_readers_that_keep_arriving;
 }
 
-async fn a_writer_is_never_beside_anybody(fixture: &Fixture) {
+async fn writer_excludes_all_others(fixture: &Fixture) {
     let clients =
         [fixture.client("one").await, fixture.client("two").await, fixture.client("three").await];
     // Readers count up, a writer goes far below zero.
@@ -52,7 +52,7 @@ async fn a_writer_is_never_beside_anybody(fixture: &Fixture) {
 
 /// Each reader goes only when the next one has the lock or waits for it: without an order of those
 /// who wait the lock would never be free for the writer.
-async fn writer_gets_its_turns_among_readers_that_keep_coming(fixture: &Fixture) {
+async fn writer_acquires_among_readers_that_keep_arriving(fixture: &Fixture) {
     let [alice, bob, writer] = [
         fixture.client("alice").await,
         fixture.client("bob").await,

@@ -22,16 +22,16 @@ use crate::{
 };
 
 in_line_on_every_engine! {
-    [1, 2, 3, 5] => a_writer_becomes_a_reader_and_others_read_as_well,
-        a_writer_that_waits_is_not_let_in_between,
+    [1, 2, 3, 5] => downgraded_writer_shares_with_other_readers,
+        waiting_writer_does_not_acquire_during_a_downgrade,
         readers_that_wait_come_in_at_once_up_to_the_next_writer,
         it_is_shown_as_a_reader,
-        what_is_dropped_leaves_nothing;
+        dropped_call_leaves_nothing;
     [1, 3] => it_is_renewed_as_the_writer_was,
         it_goes_on_in_another_process;
 }
 
-async fn a_writer_becomes_a_reader_and_others_read_as_well(fixture: &Fixture) {
+async fn downgraded_writer_shares_with_other_readers(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let writer = lock(&alice).write().await.expect("it is free");
     let owner = writer.owner_id();
@@ -50,7 +50,7 @@ async fn a_writer_becomes_a_reader_and_others_read_as_well(fixture: &Fixture) {
     wait_until_gone(fixture);
 }
 
-async fn a_writer_that_waits_is_not_let_in_between(fixture: &Fixture) {
+async fn waiting_writer_does_not_acquire_during_a_downgrade(fixture: &Fixture) {
     let alice = fixture.client("alice").await;
     let writer = lock(&alice).write().await.expect("it is free");
     let before = writer.fence();
@@ -108,7 +108,7 @@ async fn it_is_shown_as_a_reader(fixture: &Fixture) {
     reader.release().await.expect("it was held");
 }
 
-async fn what_is_dropped_leaves_nothing(fixture: &Fixture) {
+async fn dropped_call_leaves_nothing(fixture: &Fixture) {
     let alice = fixture.client("alice").await;
     let writer = lock(&alice).write().await.expect("it is free");
     drop(writer.downgrade().await.expect("a majority has it"));
@@ -266,7 +266,7 @@ async fn its_time_counts_anew_and_the_limit_of_the_writer_stays() {
 
 /// The loss token of the writer reports nothing about the reader, which has its own.
 #[tokio::test(start_paused = true)]
-async fn the_loss_of_the_reader_is_told() {
+async fn loss_of_the_reader_is_reported() {
     let fixture = PausedFixture::new(3);
     let writer = fixture.client.rwlock(NAME).write().await.unwrap();
     let of_writer = writer.lost();
@@ -279,7 +279,7 @@ async fn the_loss_of_the_reader_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observers_are_told_that_one_guard_goes_and_another_comes() {
+async fn observers_get_the_end_of_one_guard_and_the_start_of_another() {
     let fixture = PausedFixture::new(3);
     let balance =
         |fixture: &PausedFixture| [fixture.journal.count("held"), fixture.journal.count("let go")];
@@ -297,7 +297,7 @@ async fn observers_are_told_that_one_guard_goes_and_another_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_over_does_not_become_a_reader() {
+async fn expired_writer_does_not_become_a_reader() {
     let fixture = PausedFixture::new(3);
     let over = fixture.client.rwlock(NAME).no_renew().write().await.unwrap();
     pass(TTL).await;

@@ -12,7 +12,7 @@ in_line_on_every_engine! {
         a_reader_is_renewed_while_others_come_and_go,
         a_dropped_reader_and_a_dropped_wait_leave_nothing,
         a_part_is_handed_to_another_process,
-        a_node_that_forgot_is_given_every_part_again;
+        node_that_lost_its_data_gets_every_part_again;
 }
 
 async fn a_reader_that_is_gone_without_a_word_holds_up_nobody_for_longer_than_its_ttl(
@@ -88,7 +88,7 @@ async fn a_part_is_handed_to_another_process(fixture: &Fixture) {
 }
 
 /// Unlike an exclusive holder, whose fence must not be old: other readers come all the time.
-async fn a_node_that_forgot_is_given_every_part_again(fixture: &Fixture) {
+async fn node_that_lost_its_data_gets_every_part_again(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     if fixture.tolerated() == 0 {
         return;

@@ -11,7 +11,7 @@ use crate::conformance::fixture::{
 };
 
 #[test]
-fn classic_mode_says_that_it_knows_no_readers() {
+fn classic_mode_rejects_readers() {
     let body = async |fixture: &Fixture| {
         let client = fixture.client("alice").await;
         let lock = lock(&client);

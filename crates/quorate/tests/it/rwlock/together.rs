@@ -12,11 +12,11 @@ in_line_on_every_engine! {
     [1, 2, 3, 5] => readers_hold_it_together_and_a_writer_alone,
         work_runs_under_the_lock_and_releases_it,
         it_is_the_lock_of_the_mutex_of_that_name,
-        a_writer_gets_it_when_the_last_reader_goes,
+        writer_acquires_when_the_last_reader_releases,
         readers_behind_a_writer_wait_and_come_in_together,
         a_writer_that_gives_up_lets_the_readers_in,
         a_reader_that_gives_up_names_the_writer,
-        all_who_hold_it_are_told;
+        reports_list_all_holders;
 }
 
 async fn readers_hold_it_together_and_a_writer_alone(fixture: &Fixture) {
@@ -80,7 +80,7 @@ async fn it_is_the_lock_of_the_mutex_of_that_name(fixture: &Fixture) {
     assert!(writer.fence().is_some() && after.fence().is_some());
 }
 
-async fn a_writer_gets_it_when_the_last_reader_goes(fixture: &Fixture) {
+async fn writer_acquires_when_the_last_reader_releases(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let (one, two) = (read(&alice).await, read(&alice).await);
     let writer = waiting(fixture, &bob, Wants::Write, 1).await;
@@ -138,7 +138,7 @@ async fn a_reader_that_gives_up_names_the_writer(fixture: &Fixture) {
     assert_eq!(holder.who, "billing/db1/4711");
 }
 
-async fn all_who_hold_it_are_told(fixture: &Fixture) {
+async fn reports_list_all_holders(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let _readers = [read(&alice).await, read(&bob).await, read(&bob).await];
     let report = told(fixture, &alice, |report| report.shared_with.len() == 2).await;

@@ -25,7 +25,7 @@ use crate::{
 on_every_engine! {
     [1, 3] => loss_of_one_permit_is_a_loss_of_all,
         a_permit_that_is_lost_meanwhile_is_acquired_again,
-        one_who_is_not_the_first_any_more_releases_what_it_has;
+        former_first_waiter_releases_its_permit;
 }
 
 async fn loss_of_one_permit_is_a_loss_of_all(fixture: &Fixture) {
@@ -77,7 +77,7 @@ async fn a_permit_that_is_lost_meanwhile_is_acquired_again(fixture: &Fixture) {
 }
 
 /// Two who kept permits while they wait for more could wait for each other.
-async fn one_who_is_not_the_first_any_more_releases_what_it_has(fixture: &Fixture) {
+async fn former_first_waiter_releases_its_permit(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let kept = take(&jobs(&alice, 3), 2).await;
     // The place is renewed as the permits are.

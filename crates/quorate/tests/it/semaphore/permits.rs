@@ -10,16 +10,16 @@ use crate::{
 };
 
 on_every_engine! {
-    [1, 3, 5] => all_permits_can_be_had_and_no_more,
-        who_waits_gets_the_permit_that_is_released,
+    [1, 3, 5] => all_permits_can_be_acquired_and_no_more,
+        waiter_acquires_the_released_permit,
         of_several_that_are_released_one_is_kept,
-        a_holder_that_dies_gives_its_permit_back,
-        one_who_dies_as_the_first_in_line_is_waited_for_no_longer_than_its_ttl,
+        permit_of_a_killed_holder_expires,
+        killed_first_waiter_delays_others_for_at_most_its_ttl,
         the_fences_of_a_permit_grow,
         those_who_say_different_numbers_share_the_first_permits;
 }
 
-async fn all_permits_can_be_had_and_no_more(fixture: &Fixture) {
+async fn all_permits_can_be_acquired_and_no_more(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("billing/db1/4711").await, fixture.client("bob").await);
     let mut guards = take(&jobs(&alice, 4), 4).await;
     assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4"]);
@@ -43,7 +43,7 @@ async fn all_permits_can_be_had_and_no_more(fixture: &Fixture) {
     wait_until_only(fixture, &[]);
 }
 
-async fn who_waits_gets_the_permit_that_is_released(fixture: &Fixture) {
+async fn waiter_acquires_the_released_permit(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut guards = take(&jobs(&alice, 3), 3).await;
     guards.sort_by_key(|guard| guard.name().to_owned());
@@ -83,7 +83,7 @@ async fn of_several_that_are_released_one_is_kept(fixture: &Fixture) {
     }
 }
 
-async fn a_holder_that_dies_gives_its_permit_back(fixture: &Fixture) {
+async fn permit_of_a_killed_holder_expires(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let kept = take(&jobs(&alice, 2), 1).await;
     // Nobody renews or releases it any more, as after a death.
@@ -96,7 +96,7 @@ async fn a_holder_that_dies_gives_its_permit_back(fixture: &Fixture) {
     wait_until_only(fixture, &[]);
 }
 
-async fn one_who_dies_as_the_first_in_line_is_waited_for_no_longer_than_its_ttl(fixture: &Fixture) {
+async fn killed_first_waiter_delays_others_for_at_most_its_ttl(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guards = take(&jobs(&alice, 2), 2).await;
     let dead = alice.mutex("jobs#line").ttl(4 * SHORT).no_renew().lock().await.expect("free");

@@ -22,7 +22,7 @@ on_every_engine! {
         a_semaphore_that_shrinks_admits_nobody_before_one_of_its_permits_is_free,
         permits_beyond_the_new_number_do_not_count,
         while_callers_disagree_there_is_one_queue,
-        nobody_is_admitted_beyond_the_largest_number;
+        permits_never_exceed_the_largest_size;
 }
 
 async fn a_semaphore_that_grows_while_it_is_full_admits_more_at_once(fixture: &Fixture) {
@@ -113,7 +113,7 @@ async fn while_callers_disagree_there_is_one_queue(fixture: &Fixture) {
     wait_until_only(fixture, &guards);
 }
 
-async fn nobody_is_admitted_beyond_the_largest_number(fixture: &Fixture) {
+async fn permits_never_exceed_the_largest_size(fixture: &Fixture) {
     let held = Arc::new(AtomicUsize::new(0));
     let mut crowd = JoinSet::new();
     for (client, first) in [("alice", 1), ("bob", 2), ("carol", 3)] {

@@ -6,7 +6,7 @@ use crate::conformance::fixture::Fixture;
 on_every_engine! {
     [1, 2, 3, 4, 5] => as_many_as_there_are_permits_get_one_at_the_same_time,
         trying_finds_the_last_one;
-    [1, 3, 5] => who_looks_for_a_permit_takes_no_more_than_it_needs;
+    [1, 3, 5] => caller_reserves_no_more_permits_than_it_needs;
 }
 
 async fn as_many_as_there_are_permits_get_one_at_the_same_time(fixture: &Fixture) {
@@ -56,7 +56,7 @@ async fn trying_finds_the_last_one(fixture: &Fixture) {
 
 /// One client holds a permit, another acquires and releases one all the time. The third permit is
 /// always free, for tries and for waiters.
-async fn who_looks_for_a_permit_takes_no_more_than_it_needs(fixture: &Fixture) {
+async fn caller_reserves_no_more_permits_than_it_needs(fixture: &Fixture) {
     let (alice, bob, carol) =
         (fixture.client("alice").await, fixture.client("bob").await, fixture.client("carol").await);
     let kept = take(&jobs(&alice, 3), 1).await;

@@ -14,9 +14,9 @@ use crate::{
 };
 
 on_every_engine! {
-    [1, 3, 5] => one_whose_time_is_over_leaves_nothing,
-        one_who_is_dropped_leaves_nothing,
-        one_who_leaves_is_in_nobodys_way,
+    [1, 3, 5] => caller_that_timed_out_leaves_nothing,
+        dropped_caller_leaves_nothing,
+        caller_that_leaves_delays_no_other,
         a_client_that_is_shut_down_leaves_nothing;
 }
 
@@ -52,7 +52,7 @@ async fn in_order(fixture: &Fixture) {
 
 /// The next one would come to the front, and both would be the first.
 #[tokio::test(start_paused = true)]
-async fn the_first_in_line_keeps_its_place_although_its_permit_would_not_be_renewed() {
+async fn first_waiter_keeps_its_position_although_its_permit_would_not_be_renewed() {
     let fixture = PausedFixture::new(3);
     let (alice, bob, carol) = (fixture.other(), fixture.other(), fixture.other());
     let held = jobs(&alice, 1).acquire().await.unwrap();
@@ -69,7 +69,7 @@ async fn the_first_in_line_keeps_its_place_although_its_permit_would_not_be_rene
     second.await.unwrap().unwrap().release().await.unwrap();
 }
 
-async fn one_whose_time_is_over_leaves_nothing(fixture: &Fixture) {
+async fn caller_that_timed_out_leaves_nothing(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guards = take(&jobs(&alice, 3), 3).await;
     // The first waiter, and one behind it.
@@ -87,7 +87,7 @@ async fn one_whose_time_is_over_leaves_nothing(fixture: &Fixture) {
     }
 }
 
-async fn one_who_is_dropped_leaves_nothing(fixture: &Fixture) {
+async fn dropped_caller_leaves_nothing(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guards = take(&jobs(&alice, 3), 3).await;
     for round in 0..40 {
@@ -109,7 +109,7 @@ async fn one_who_is_dropped_leaves_nothing(fixture: &Fixture) {
     }
 }
 
-async fn one_who_leaves_is_in_nobodys_way(fixture: &Fixture) {
+async fn caller_that_leaves_delays_no_other(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut guards = take(&jobs(&alice, 2), 2).await;
     let wait = || {

@@ -193,7 +193,7 @@ fn is_shut_down(client: &Client) {
 }
 
 #[test]
-fn shutdown_with_a_dead_server_of_three_is_clean() {
+fn shutdown_with_one_of_three_servers_killed_is_clean() {
     let cluster = Cluster::start(3);
     let client = block_on(cluster.direct().connect()).unwrap();
     wait_until_attached(&client);

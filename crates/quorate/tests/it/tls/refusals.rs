@@ -48,14 +48,14 @@ fn a_server_with_another_name_is_refused() {
 }
 
 #[test]
-fn a_client_without_a_certificate_is_told_that_the_server_wants_one() {
+fn missing_client_certificate_is_reported() {
     let authority = Authority::new("ours");
     let server = SecureServer::start_strict(&authority, &authority.server(&["localhost"]));
     is_refused_by(server.client(authority.trusted()));
 }
 
 #[test]
-fn a_client_with_a_certificate_of_another_authority_is_told_that_it_was_refused() {
+fn certificate_of_another_authority_is_reported_as_rejected() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
     let server = SecureServer::start_strict(&theirs, &theirs.server(&["localhost"]));
     let me = ours.client();
@@ -64,7 +64,7 @@ fn a_client_with_a_certificate_of_another_authority_is_told_that_it_was_refused(
 }
 
 #[test]
-fn a_server_that_answers_plainly_is_told_apart() {
+fn plain_answer_to_tls_is_recognized() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("rediss://{}", listener.local_addr().unwrap());
     // What a server says to a greeting that it cannot read, if that happens to have a line end.
@@ -83,7 +83,7 @@ fn a_server_that_answers_plainly_is_told_apart() {
 }
 
 #[test]
-fn a_plain_server_is_not_taken_for_one_that_speaks_tls() {
+fn plain_server_is_not_taken_for_a_tls_server() {
     let server = Server::start();
     let url = server.url().replace("redis://", "rediss://");
     let settings =
@@ -93,7 +93,7 @@ fn a_plain_server_is_not_taken_for_one_that_speaks_tls() {
 }
 
 #[test]
-fn a_server_that_speaks_tls_says_so_to_a_plain_client() {
+fn tls_server_is_reported_to_a_plain_client() {
     let authority = Authority::new("ours");
     let server = SecureServer::start(&authority, &authority.server(&["localhost"]));
     let plainly = [server.url("redis", "localhost")];

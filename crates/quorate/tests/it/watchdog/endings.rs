@@ -41,7 +41,7 @@ async fn a_lock_that_was_let_go_is_renewed_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_is_owed_a_release_for_as_long_as_the_longest_extension_may_last() {
+async fn release_is_retried_for_the_longest_extension() {
     for mode in [Mode::Queue, Mode::Classic] {
         let fixture = PausedFixture::new_in(mode, 3);
         let guard = fixture.hold().await;
@@ -58,7 +58,7 @@ async fn a_node_is_owed_a_release_for_as_long_as_the_longest_extension_may_last(
 
 /// It was away when the lock was taken, and so nothing was sent to it by then.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_got_the_lock_by_a_renewal_is_owed_its_release() {
+async fn node_that_got_the_key_by_a_renewal_is_released() {
     let fixture = PausedFixture::new(3);
     fixture.nodes.set(2, Fail);
     let guard = fixture.hold().await;

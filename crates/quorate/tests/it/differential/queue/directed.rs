@@ -20,7 +20,7 @@ use super::{
 /// A server whose memory is full refuses a script that stores something before it has deleted or
 /// prolonged anything.
 #[test]
-fn a_full_server_lets_holders_live_on_and_give_back_as_the_store_does() {
+fn full_server_extends_and_releases_like_the_store() {
     on_every_flavour(Pace::Set, |server| {
         let mut fixture = Fixture::new(server);
         let [early, middle, late] = fixture.callers();
@@ -50,7 +50,7 @@ fn a_full_server_lets_holders_live_on_and_give_back_as_the_store_does() {
 
 /// The table of readers is searched if few readers are left, and by each waiter if there are many.
 #[test]
-fn a_release_that_leaves_few_readers_throws_out_the_dead_as_the_store_does() {
+fn release_with_few_readers_removes_expired_ones_like_the_store() {
     on_every_flavour(Pace::Set, |server| {
         let mut fixture = Fixture::new(server);
         let [caller, ..] = fixture.callers();

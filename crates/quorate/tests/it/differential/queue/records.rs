@@ -15,7 +15,7 @@ use super::{
 
 /// For the store nothing is there. So no script fails, and no fence goes back.
 #[test]
-fn what_is_no_record_is_taken_for_nothing() {
+fn malformed_record_counts_as_none() {
     on_every_flavour(Pace::Set, |server| {
         let mut fixture = Fixture::new(server);
         let [caller, ..] = fixture.callers();
@@ -39,7 +39,7 @@ fn what_is_no_record_is_taken_for_nothing() {
 
 /// The store knows no such thing: only the server is asked.
 #[test]
-fn a_lock_whose_record_was_spoiled_is_held_and_handed_on() {
+fn lock_with_a_damaged_record_is_held_and_handed_off() {
     on_every_flavour(Pace::Set, |server| {
         for odd in ODD {
             let mut fixture = Fixture::new(server);

@@ -16,7 +16,7 @@ use super::{
 /// A full server refuses a script that stores something before it has deleted or prolonged
 /// anything.
 #[test]
-fn a_lease_that_a_full_server_cannot_store_leaves_the_others_alone() {
+fn lease_that_a_full_server_cannot_store_does_not_affect_others() {
     on_every_flavour(Pace::Set, |server| {
         let mut fixture = Fixture::new(server);
         let [caller, ..] = fixture.callers();
@@ -48,7 +48,7 @@ fn a_lease_that_a_full_server_cannot_store_leaves_the_others_alone() {
 }
 
 #[test]
-fn a_server_that_refuses_all_writes_still_tells_which_leases_are_gone() {
+fn read_only_server_still_reports_expired_leases() {
     on_every_flavour(Pace::Set, |server| {
         let mut fixture = Fixture::new(server);
         let [caller, other, _] = fixture.callers();
