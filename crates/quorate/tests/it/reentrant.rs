@@ -3,15 +3,15 @@
 mod calls;
 mod crowd;
 mod dropped;
+mod exclusion;
 mod fences;
 mod identities;
-mod kept_out;
 mod leases;
 mod queue;
 mod races;
+mod reports;
 mod split;
 mod together;
-mod told;
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ async fn enter(client: &Client, identity: &str) -> Guard {
 async fn enter_everywhere(fixture: &Fixture, client: &Client, identity: &str) -> Guard {
     let guard = enter(client, identity).await;
     fixture.wait_until_only("a", fixture.all());
-    told(fixture, client, |report| report.votes == fixture.len()).await;
+    reported(fixture, client, |report| report.votes == fixture.len()).await;
     guard
 }
 
@@ -47,7 +47,7 @@ async fn is_taken(mutex: Mutex) -> bool {
 }
 
 /// Owners of other identities are rejected, however they ask.
-async fn assert_others_are_kept_out(client: &Client) {
+async fn assert_others_are_excluded(client: &Client) {
     assert!(is_taken(entry(client, "another")).await, "another identity");
     assert!(is_taken(client.mutex("a")).await, "one without an identity");
     let lock = client.rwlock("a");
@@ -60,7 +60,7 @@ type Waiter = JoinHandle<Result<Guard, LockError>>;
 /// A waiter, as soon as this many owners wait on every node.
 async fn waiting(fixture: &Fixture, client: &Client, mutex: Mutex, total: u64) -> Waiter {
     let waiter = tokio::spawn(async move { mutex.lock().await });
-    told(fixture, client, |report| report.waiting_total == total).await;
+    reported(fixture, client, |report| report.waiting_total == total).await;
     waiter
 }
 
@@ -71,7 +71,7 @@ async fn won(waiter: Waiter) -> Guard {
 }
 
 /// The report about the lock, as soon as it is as expected.
-async fn told(
+async fn reported(
     fixture: &Fixture,
     client: &Client,
     is_so: impl Fn(&LockReport) -> bool,
@@ -90,7 +90,7 @@ async fn told(
 /// Waits until this many entries hold the lock on every node. Undoing goes on after the caller has
 /// its answer.
 async fn wait_until_entered(fixture: &Fixture, client: &Client, times: usize) {
-    told(fixture, client, |report| {
+    reported(fixture, client, |report| {
         report.votes == fixture.len() && report.shared_with.len() + 1 == times
     })
     .await;

@@ -49,7 +49,7 @@ fn all_names(permits: &Permits) -> Vec<String> {
 
 /// Waits until the first waiter waits for each of the permits, and this many wait behind it. In
 /// classic mode the number of waiters is unknown.
-async fn wait_for_line(fixture: &Fixture, client: &Client, permits: u32, behind: u64) {
+async fn wait_for_queue(fixture: &Fixture, client: &Client, permits: u32, behind: u64) {
     let is_line = fixture.mode() == Mode::Queue;
     loop {
         let line = client.inspect("jobs#line").await.expect("the nodes tell");

@@ -16,7 +16,7 @@ on_every_engine! {
     [1, 3, 5] => lock_without_a_holder_is_free,
         report_names_the_holder,
         foreign_holder_is_distinguished_from_ours,
-        expired_lock_is_removed;
+        expired_lock_is_reported_as_free;
 }
 
 async fn lock_without_a_holder_is_free(fixture: &Fixture) {
@@ -93,7 +93,7 @@ async fn foreign_holder_is_distinguished_from_ours(fixture: &Fixture) {
     assert_eq!(listed, if fixture.mode() == Mode::Queue { vec![report] } else { vec![] });
 }
 
-async fn expired_lock_is_removed(fixture: &Fixture) {
+async fn expired_lock_is_reported_as_free(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a").ttl(SHORT).no_renew()).await;
     guard.leave_to_expire();
@@ -103,11 +103,11 @@ async fn expired_lock_is_removed(fixture: &Fixture) {
 
 #[test]
 fn waiters_are_notified_in_order() {
-    on_memory(&[1, 3, 5], those_who_wait);
-    on_servers(&[1, 3, 5], those_who_wait);
+    on_memory(&[1, 3, 5], waiting_owners);
+    on_servers(&[1, 3, 5], waiting_owners);
 }
 
-async fn those_who_wait(fixture: &Fixture) {
+async fn waiting_owners(fixture: &Fixture) {
     let alice = fixture.client("alice").await;
     let (bob, carol) = (fixture.client("bob").await, fixture.client("carol").await);
     let guard = take(alice.mutex("a")).await;

@@ -104,7 +104,7 @@ async fn a_majority_is_waited_for_until_the_lease_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn grant_to_a_caller_that_left_is_released() {
+async fn abandoned_detach_releases_the_lock() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     guard.extend(TTL).await.unwrap();

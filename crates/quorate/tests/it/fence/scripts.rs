@@ -21,12 +21,12 @@ fn the_same_holder_may_come_again() {
 }
 
 #[test]
-fn fences_of_all_databases_are_distinct() {
+fn neighbouring_fences_are_distinguished() {
     on_each(|server| large_and_small_fences(&mut Price::on(server)));
 }
 
 #[test]
-fn fences_beyond_any_database_are_distinct() {
+fn fences_beyond_integers_of_databases_are_distinguished() {
     on_each(|server| {
         let mut price = Price::on(server);
         assert!(price.write(Fence::new(u64::MAX - 1), 1));

@@ -18,7 +18,7 @@ fn the_same_holder_may_come_again() {
 }
 
 #[test]
-fn fences_of_all_databases_are_distinct() {
+fn neighbouring_fences_are_distinguished() {
     both(large_and_small_fences);
 }
 

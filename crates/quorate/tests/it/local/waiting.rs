@@ -16,7 +16,7 @@ async fn release_is_pushed_at_once() {
     let (alice, bob) = (client(), client());
     let guard = alice.mutex("a").lock().await.unwrap();
     let waiting = tokio::spawn(async move { bob.mutex("a").lock().await });
-    wait_for_line(&folder, 1).await;
+    wait_for_queue(&folder, 1).await;
     let started = Instant::now();
     guard.release().await.unwrap();
     let next = tokio::time::timeout(PATIENCE, waiting).await.expect("it was told").unwrap();
@@ -54,7 +54,7 @@ async fn waiters_are_served_in_order() {
             order.send((number, guard.fence())).unwrap();
             guard.release().await.unwrap();
         });
-        wait_for_line(&folder, number + 1).await;
+        wait_for_queue(&folder, number + 1).await;
     }
     guard.release().await.unwrap();
     let mut last = None;
@@ -77,7 +77,7 @@ async fn waiter_that_the_node_lost_gets_the_lock() {
     let guard = alice.mutex("a").lock().await.unwrap();
     let mutex = bob.mutex("a");
     let waiting = tokio::spawn(async move { mutex.lock().await.map(drop) });
-    wait_for_line(&folder, 1).await;
+    wait_for_queue(&folder, 1).await;
     folder.forget();
     assert!(bob.mutex("b").try_lock().await.unwrap().is_some());
     let next = tokio::time::timeout(PATIENCE, waiting).await;
@@ -85,7 +85,7 @@ async fn waiter_that_the_node_lost_gets_the_lock() {
     drop(guard);
 }
 
-async fn wait_for_line(folder: &Folder, expected: usize) {
+async fn wait_for_queue(folder: &Folder, expected: usize) {
     let sql = "SELECT count(*) FROM waiting";
     let len = || folder.open().query_row(sql, [], |row| row.get::<_, usize>(0)).unwrap();
     // The runtime has one thread, on which others have to go on.

@@ -35,7 +35,7 @@ async fn lock_is_granted_to_each_of_a_crowd(fixture: &Fixture) {
             guard.release().await.expect("it is held");
         });
     }
-    queue.wait_until_standing(CROWD);
+    queue.wait_until_queued(CROWD);
     guard.release().await.expect("it is held");
     while let Some(ended) = waiters.join_next().await {
         ended.expect("no waiter fails");
@@ -55,13 +55,13 @@ fn crowd_has_one_connection_and_one_channel() {
             let mutex = client.mutex(NAME);
             waiters.spawn(async move { mutex.lock().await.map(drop) });
         }
-        queue.wait_until_standing(CROWD);
+        queue.wait_until_queued(CROWD);
         for server in fixture.servers() {
             assert_eq!(connections(server), 1);
             assert_eq!(channels(server).len(), 1, "{:?}", channels(server));
         }
         waiters.shutdown().await;
-        queue.wait_until_standing(0);
+        queue.wait_until_queued(0);
         fixture.wait_until_only(NAME, fixture.all());
         guard.release().await.expect("it is held");
         fixture.wait_until_empty(fixture.all());

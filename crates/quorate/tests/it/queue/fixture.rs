@@ -45,7 +45,7 @@ impl<'a> Queue<'a> {
     }
 
     /// Waits until this many owners wait on every node.
-    pub(super) fn wait_until_standing(&self, count: usize) {
+    pub(super) fn wait_until_queued(&self, count: usize) {
         eventually(&format!("{count} wait"), PATIENCE, || self.waiting() == count);
         for server in self.fixture.servers() {
             eventually(&format!("{count} wait in the queue"), PATIENCE, || {
@@ -63,7 +63,7 @@ impl<'a> Queue<'a> {
             turns.take(number, &guard);
             guard.release().await.expect("it is held");
         });
-        self.wait_until_standing(before + 1);
+        self.wait_until_queued(before + 1);
         waiter
     }
 
@@ -72,7 +72,7 @@ impl<'a> Queue<'a> {
         let before = self.waiting();
         let mutex = client.mutex(NAME);
         let waiter = tokio::spawn(async move { mutex.lock().await });
-        self.wait_until_standing(before + 1);
+        self.wait_until_queued(before + 1);
         waiter
     }
 

@@ -22,7 +22,7 @@ async fn dropped_waiter_leaves_the_queue(fixture: &Fixture) {
     let waiting = queue.join_to_keep(&client);
     waiting.abort();
     assert!(waiting.await.is_err_and(|error| error.is_cancelled()));
-    queue.wait_until_standing(0);
+    queue.wait_until_queued(0);
     fixture.wait_until_only(NAME, fixture.all());
     guard.release().await.expect("it is held");
     fixture.wait_until_empty(fixture.all());
@@ -37,7 +37,7 @@ async fn waiter_that_timed_out_leaves_the_queue(fixture: &Fixture) {
         // A busy machine may take longer than all of that to hear of the nodes.
         let is_told = matches!(waited, Err(LockError::Timeout { .. } | LockError::NoQuorum { .. }));
         assert!(is_told, "{waited:?}");
-        queue.wait_until_standing(0);
+        queue.wait_until_queued(0);
         fixture.wait_until_only(NAME, fixture.all());
     }
     guard.verify().await.expect("it is held");
@@ -51,7 +51,7 @@ async fn waiter_that_leaves_delays_no_other(fixture: &Fixture) {
     for left in [0, 2, 4] {
         waiters[left].abort();
     }
-    queue.wait_until_standing(2);
+    queue.wait_until_queued(2);
     guard.release().await.expect("it is held");
     for (number, waiter) in waiters.into_iter().enumerate() {
         assert_eq!(waiter.await.is_ok(), number % 2 == 1, "waiter {number}");
@@ -66,7 +66,7 @@ async fn waiter_that_leaves_when_granted_hands_the_lock_off(fixture: &Fixture) {
     let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
     for _ in 0..20 {
         let guard = take(alice.mutex(NAME)).await;
-        queue.wait_until_standing(0);
+        queue.wait_until_queued(0);
         let first = queue.join_to_keep(&bob);
         let second = queue.join_to_keep(&alice);
         drop(guard);

@@ -134,7 +134,7 @@ async fn release_hands_the_lock_off_without_a_request(fixture: &Fixture) {
     let guard = take(holder.mutex(NAME).ttl(TTL)).await;
     let mutex = waiter.mutex(NAME).ttl(TTL);
     let waiting = tokio::spawn(async move { mutex.lock().await });
-    queue.wait_until_standing(1);
+    queue.wait_until_queued(1);
     guard.release().await.expect("it is held");
     // A waiter asks again after twenty seconds at the earliest.
     let had = tokio::time::timeout(TTL / 5, waiting).await.expect("it is notified");

@@ -28,12 +28,12 @@ fn waiter_without_connections_is_skipped_at_once() {
         let guard = take(alice.mutex(NAME)).await;
         let mutex = gone.mutex(NAME);
         let first = tokio::spawn(async move { mutex.lock().await });
-        let is_standing = || fixture.servers().iter().all(|server| line(server).len() == 1);
-        eventually("it waits in the queue", PATIENCE, is_standing);
+        let is_queued = || fixture.servers().iter().all(|server| line(server).len() == 1);
+        eventually("it waits in the queue", PATIENCE, is_queued);
         let mutex = bob.mutex(NAME);
         let second = tokio::spawn(async move { mutex.lock().await });
-        let are_standing = || fixture.servers().iter().all(|server| line(server).len() == 2);
-        eventually("both wait in the queue", PATIENCE, are_standing);
+        let are_queued = || fixture.servers().iter().all(|server| line(server).len() == 2);
+        eventually("both wait in the queue", PATIENCE, are_queued);
 
         proxies.iter().for_each(|proxy| proxy.set(Fault::Refuse));
         let is_alone = || fixture.servers().iter().all(|it| listeners(it) == 2);
@@ -45,7 +45,7 @@ fn waiter_without_connections_is_skipped_at_once() {
 
         // It is queued again as soon as it is back.
         proxies.iter().for_each(|proxy| proxy.set(Fault::Pass));
-        eventually("it waits in the queue again", PATIENCE, is_standing);
+        eventually("it waits in the queue again", PATIENCE, is_queued);
         had.release().await.expect("it is held");
         let had = tokio::time::timeout(PATIENCE, first).await.expect("its turn comes");
         had.expect("no panic").expect("its turn comes").verify().await.expect("it is held");
@@ -109,7 +109,7 @@ fn servers_without_scripts_still_hand_off() {
         for _ in 0..5 {
             flush_scripts(fixture);
             let guard = take(alice.mutex(NAME)).await;
-            queue.wait_until_standing(0);
+            queue.wait_until_queued(0);
             flush_scripts(fixture);
             let waiting = queue.join_to_keep(&bob);
             flush_scripts(fixture);

@@ -7,7 +7,7 @@ use quorate::{
     error::{LeaseError, LockError, LostReason, WithError},
 };
 
-use super::{enter, entry, is_taken, release, told, wait_until_entered, waiting, won};
+use super::{enter, entry, is_taken, release, reported, wait_until_entered, waiting, won};
 use crate::conformance::fixture::{Fixture, LONG, PATIENCE, take};
 
 in_line_on_every_engine! {
@@ -44,10 +44,10 @@ async fn timeout_names_the_holder(fixture: &Fixture) {
         let error = mutex.lock_timeout(Duration::from_millis(30)).await.expect_err("x has it");
         let LockError::Timeout { holder: Some(holder), .. } = error else { panic!("{error}") };
         assert_eq!(holder.who, "billing/db1/4711");
-        told(fixture, &bob, |report| report.waiting_total == 0).await;
+        reported(fixture, &bob, |report| report.waiting_total == 0).await;
     }
     let labelled = take(entry(&bob, "x").who("step 3")).await;
-    let report = told(fixture, &bob, |report| report.shared_with.len() == 2).await;
+    let report = reported(fixture, &bob, |report| report.shared_with.len() == 2).await;
     assert!(report.shared_with.iter().any(|it| it.who == "step 3"), "{report:?}");
     release(labelled).await;
 }
@@ -61,7 +61,7 @@ async fn ended_wait_leaves_nothing(fixture: &Fixture) {
     }
     let waiter = waiting(fixture, &bob, entry(&bob, "x"), 1).await;
     waiter.abort();
-    told(fixture, &alice, |report| report.waiting_total == 0).await;
+    reported(fixture, &alice, |report| report.waiting_total == 0).await;
     release(guard).await;
     fixture.wait_until_empty(fixture.all());
 }
@@ -120,7 +120,7 @@ async fn an_entry_is_handed_over_and_keeps_its_identity(fixture: &Fixture) {
     adopted.verify().await.expect("bob has it");
     assert!(is_taken(alice.mutex("a")).await);
     assert!(is_taken(entry(&bob, "job 8")).await);
-    let report = told(fixture, &bob, |report| report.shared_with.is_empty()).await;
+    let report = reported(fixture, &bob, |report| report.shared_with.is_empty()).await;
     let holder = report.holder.expect("bob");
     assert_eq!((holder.identity.as_deref(), &*holder.who), (Some("job 7"), "bob"));
     let joined = enter(&alice, "job 7").await;
@@ -156,7 +156,7 @@ async fn a_tagged_entry_is_found_and_keeps_its_identity(fixture: &Fixture) {
     assert_eq!((found.len(), found[0].tag, &found[0].lease), (1, tag, &tagged));
     release(outer).await;
     bob.renew_lease(&found[0].lease).await.expect("it lives on");
-    let report = told(fixture, &bob, |report| report.shared_with.is_empty()).await;
+    let report = reported(fixture, &bob, |report| report.shared_with.is_empty()).await;
     let holder = report.holder.expect("it is held");
     assert_eq!(holder.identity.as_deref(), Some("é!:r%61"));
     assert_eq!(holder.who, "a@b~c!d:r");

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use quorate::Mutex;
 
-use super::{Waiter, enter, entry, is_taken, release, told, wait_until_entered, waiting, won};
+use super::{Waiter, enter, entry, is_taken, release, reported, wait_until_entered, waiting, won};
 use crate::conformance::fixture::{Fixture, LONG, PATIENCE, take};
 
 in_line_on_every_engine! {
@@ -57,7 +57,7 @@ async fn an_entry_passes_all_who_wait_for_its_identity(fixture: &Fixture) {
         release(waited).await;
     }
     assert_eq!(
-        told(fixture, &alice, |_| true).await.waiting_total,
+        reported(fixture, &alice, |_| true).await.waiting_total,
         12,
         "nobody has lost its place"
     );
@@ -140,9 +140,9 @@ async fn an_entry_that_gives_up_clears_the_way(fixture: &Fixture) {
     let second = waiting(fixture, &client, entry(&client, "x"), 2).await;
     let other = waiting(fixture, &client, entry(&client, "y"), 3).await;
     first.abort();
-    told(fixture, &client, |report| report.waiting_total == 2).await;
+    reported(fixture, &client, |report| report.waiting_total == 2).await;
     second.abort();
-    told(fixture, &client, |report| report.waiting_total == 1).await;
+    reported(fixture, &client, |report| report.waiting_total == 1).await;
     release(guard).await;
     release(won(other).await).await;
     fixture.wait_until_empty(fixture.all());
@@ -175,7 +175,7 @@ async fn more_entries_than_a_node_examines_are_granted_together(fixture: &Fixtur
             tokio::spawn(async move { mutex.lock().await })
         })
         .collect();
-    told(fixture, &client, |report| report.waiting_total == MANY).await;
+    reported(fixture, &client, |report| report.waiting_total == MANY).await;
     release(guard).await;
     let mut guards = Vec::new();
     for waiter in waiters {

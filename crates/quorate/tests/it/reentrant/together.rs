@@ -1,7 +1,8 @@
 //! Entries of one identity, in one client and in several.
 
 use super::{
-    assert_others_are_kept_out, enter, enter_everywhere, entry, release, told, wait_until_entered,
+    assert_others_are_excluded, enter, enter_everywhere, entry, release, reported,
+    wait_until_entered,
 };
 use crate::conformance::fixture::Fixture;
 
@@ -27,7 +28,7 @@ async fn entries_nest_in_one_client(fixture: &Fixture) {
         assert_ne!(guard.owner_id(), outer.owner_id());
     }
     for guard in [last, inner, middle, outer] {
-        assert_others_are_kept_out(&client).await;
+        assert_others_are_excluded(&client).await;
         release(guard).await;
     }
     fixture.wait_until_empty(fixture.all());
@@ -43,8 +44,8 @@ async fn entries_nest_across_clients(fixture: &Fixture) {
         assert_eq!(guard.fence(), outer.fence());
     }
     for guard in [back, inner, outer] {
-        assert_others_are_kept_out(&alice).await;
-        assert_others_are_kept_out(&bob).await;
+        assert_others_are_excluded(&alice).await;
+        assert_others_are_excluded(&bob).await;
         release(guard).await;
     }
     fixture.wait_until_empty(fixture.all());
@@ -57,12 +58,12 @@ async fn the_outer_entry_may_go_first(fixture: &Fixture) {
     let inner = enter(&bob, "x").await;
     release(outer).await;
     inner.verify().await.expect("it is held");
-    assert_others_are_kept_out(&alice).await;
+    assert_others_are_excluded(&alice).await;
     let next = enter(&alice, "x").await;
     assert_eq!(next.fence(), fence);
     release(inner).await;
     next.verify().await.expect("it is held");
-    assert_others_are_kept_out(&bob).await;
+    assert_others_are_excluded(&bob).await;
     release(next).await;
     fixture.wait_until_empty(fixture.all());
 }
@@ -76,7 +77,7 @@ async fn an_entry_of_every_depth_keeps_others_out(fixture: &Fixture) {
     }
     // In an order that is neither that of the entries nor its reverse.
     while !guards.is_empty() {
-        assert_others_are_kept_out(&client).await;
+        assert_others_are_excluded(&client).await;
         release(guards.swap_remove(guards.len() / 2)).await;
     }
     fixture.wait_until_empty(fixture.all());
@@ -92,7 +93,7 @@ async fn a_client_enters_as_itself(fixture: &Fixture) {
     let _child = enter(&bob, alice.identity()).await;
     let named = fixture.connect(fixture.builder().identity("job 7")).await;
     assert_eq!(named.identity(), "job 7");
-    let report = told(fixture, &named, |report| report.shared_with.len() == 2).await;
+    let report = reported(fixture, &named, |report| report.shared_with.len() == 2).await;
     assert_eq!(report.holder.expect("alice").identity.as_deref(), Some(alice.identity()));
 }
 

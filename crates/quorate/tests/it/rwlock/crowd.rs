@@ -7,7 +7,7 @@ use std::sync::{
 
 use quorate::Guard;
 
-use super::together::{lock, read, told};
+use super::together::{lock, read, reported};
 use crate::conformance::fixture::{Fixture, PATIENCE};
 
 in_line_on_every_engine! {
@@ -74,7 +74,7 @@ async fn writer_acquires_among_readers_that_keep_arriving(fixture: &Fixture) {
         let lock = lock(client);
         let next = tokio::spawn(async move { lock.read_timeout(PATIENCE).await });
         // It has the lock together with the one before it, or waits behind the writer.
-        told(fixture, client, |report| {
+        reported(fixture, client, |report| {
             next.is_finished() || report.waiting.iter().any(|waiter| waiter.who != "writer")
         })
         .await;

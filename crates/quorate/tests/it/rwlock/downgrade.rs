@@ -11,7 +11,7 @@ use quorate::{
     memory::Behaviour::{Answer, Fail, Hang},
 };
 
-use super::together::{Wants, lock, read, told, wait_until_gone, waiting, won};
+use super::together::{Wants, lock, read, reported, wait_until_gone, waiting, won};
 use crate::{
     conformance::fixture::{
         Fixture, LONG, PATIENCE, SHORT, on_memory_in_classic_mode, on_servers_in_classic_mode,
@@ -58,7 +58,7 @@ async fn waiting_writer_does_not_acquire_during_a_downgrade(fixture: &Fixture) {
     let behind = waiting(fixture, &alice, Wants::Read, 2).await;
     let reader = writer.downgrade().await.expect("a majority has it");
     // What the nodes were asked after the downgrade they have answered after it.
-    told(fixture, &alice, |report| report.holder.as_ref().is_some_and(|it| it.is_shared)).await;
+    reported(fixture, &alice, |report| report.holder.as_ref().is_some_and(|it| it.is_shared)).await;
     reader.verify().await.expect("it has it");
     assert!(!next.is_finished(), "a reader holds it");
     assert!(!behind.is_finished(), "a writer is before it");
@@ -97,9 +97,9 @@ async fn readers_that_wait_come_in_at_once_up_to_the_next_writer(fixture: &Fixtu
 async fn it_is_shown_as_a_reader(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let writer = lock(&alice).who("the importer").write().await.expect("it is free");
-    told(fixture, &bob, |report| report.votes == fixture.len()).await;
+    reported(fixture, &bob, |report| report.votes == fixture.len()).await;
     let reader = writer.downgrade().await.expect("a majority has it");
-    let is_shared = told(fixture, &bob, |report| {
+    let is_shared = reported(fixture, &bob, |report| {
         report.votes == fixture.len() && report.holder.as_ref().is_some_and(|it| it.is_shared)
     });
     let holder = is_shared.await.holder.expect("a holder");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quorate::{DetachedLease, error::LeaseError};
 
-use super::together::{Wants, lock, read, told, wait_until_gone, waiting, won};
+use super::together::{Wants, lock, read, reported, wait_until_gone, waiting, won};
 use crate::conformance::fixture::{Fixture, LONG, PATIENCE, SHORT, wait_for_end};
 
 in_line_on_every_engine! {
@@ -50,7 +50,7 @@ async fn a_dropped_reader_and_a_dropped_wait_leave_nothing(fixture: &Fixture) {
     let writer = lock(&alice).write().await.expect("it is free");
     let waiter = waiting(fixture, &bob, Wants::Read, 1).await;
     waiter.abort();
-    told(fixture, &alice, |report| report.waiting_total == 0).await;
+    reported(fixture, &alice, |report| report.waiting_total == 0).await;
     drop(writer);
     drop(read(&bob).await);
     wait_until_gone(fixture);
@@ -76,7 +76,7 @@ async fn a_part_is_handed_to_another_process(fixture: &Fixture) {
     guard.extend(LONG).await.expect("a majority has it");
     guard.verify().await.expect("bob has it");
     assert!(lock(&bob).try_write().await.expect("every node answers").is_none());
-    let report = told(fixture, &alice, |report| report.shared_with.len() == 1).await;
+    let report = reported(fixture, &alice, |report| report.shared_with.len() == 1).await;
     let holder = report.holder.expect("a holder");
     let mut whos = [&*holder.who, &*report.shared_with[0].who];
     whos.sort_unstable();
@@ -84,7 +84,7 @@ async fn a_part_is_handed_to_another_process(fixture: &Fixture) {
     let lease = guard.detach().await.unwrap();
     alice.release_lease(&lease).await.expect("it is there");
     assert!(alice.renew_lease(&lease).await.is_err(), "it is over");
-    told(fixture, &alice, |report| report.shared_with.is_empty()).await;
+    reported(fixture, &alice, |report| report.shared_with.is_empty()).await;
 }
 
 /// Unlike an exclusive holder, whose fence must not be old: other readers come all the time.
@@ -94,7 +94,7 @@ async fn node_that_lost_its_data_gets_every_part_again(fixture: &Fixture) {
         return;
     }
     let reader = read(&alice).await;
-    told(fixture, &bob, |report| report.votes == fixture.len()).await;
+    reported(fixture, &bob, |report| report.votes == fixture.len()).await;
     fixture.forget(0);
     let late = read(&bob).await;
     let started = Instant::now();

@@ -141,7 +141,7 @@ async fn a_reader_that_gives_up_names_the_writer(fixture: &Fixture) {
 async fn reports_list_all_holders(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let _readers = [read(&alice).await, read(&bob).await, read(&bob).await];
-    let report = told(fixture, &alice, |report| report.shared_with.len() == 2).await;
+    let report = reported(fixture, &alice, |report| report.shared_with.len() == 2).await;
     let holder = report.holder.clone().expect("a holder");
     let mut whos: Vec<&str> = report.shared_with.iter().map(|it| &*it.who).collect();
     whos.push(&holder.who);
@@ -184,7 +184,7 @@ pub(super) async fn waiting(
             Wants::Write => lock.write().await.map(Guard::from),
         }
     });
-    told(fixture, client, |report| report.waiting_total == total).await;
+    reported(fixture, client, |report| report.waiting_total == total).await;
     waiter
 }
 
@@ -194,7 +194,7 @@ pub(super) async fn won(waiter: JoinHandle<Result<Guard, LockError>>) -> Guard {
 }
 
 /// The report about the lock, as soon as it is as expected.
-pub(super) async fn told(
+pub(super) async fn reported(
     fixture: &Fixture,
     client: &Client,
     is_so: impl Fn(&LockReport) -> bool,

@@ -11,7 +11,7 @@ use quorate_testkit::eventually;
 use tokio::time::Instant;
 
 use super::{
-    all_names, jobs, take, wait_for_line, wait_until_held_are, wait_until_held_by, wait_until_only,
+    all_names, jobs, take, wait_for_queue, wait_until_held_are, wait_until_held_by, wait_until_only,
 };
 use crate::{
     conformance::fixture::{Fixture, PATIENCE},
@@ -51,7 +51,7 @@ async fn a_permit_that_is_lost_meanwhile_is_acquired_again(fixture: &Fixture) {
     let mut guards = take(&jobs(&alice, 2), 2).await;
     let semaphore = jobs(&bob, 2).ttl(BRIEF);
     let waiting = tokio::spawn(async move { semaphore.acquire_many(2).await });
-    wait_for_line(fixture, &alice, 2, 0).await;
+    wait_for_queue(fixture, &alice, 2, 0).await;
     let freed = guards.remove(0);
     let name = freed.name().to_owned();
     freed.release().await.expect("it is held");

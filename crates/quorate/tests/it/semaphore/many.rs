@@ -12,7 +12,7 @@ use quorate::{Client, Guard, Permits, Semaphore, error::LockError};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::{
-    all_names, jobs, names, take, wait_for_line, wait_until_held_are, wait_until_held_by,
+    all_names, jobs, names, take, wait_for_queue, wait_until_held_are, wait_until_held_by,
     wait_until_only,
 };
 use crate::{
@@ -67,7 +67,7 @@ async fn a_waiter_keeps_what_is_released_until_it_has_enough(fixture: &Fixture) 
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut guards = take(&jobs(&alice, 4), 4).await;
     let waiting = many(&bob, 4, 3);
-    wait_for_line(fixture, &alice, 4, 0).await;
+    wait_for_queue(fixture, &alice, 4, 0).await;
     for _ in 0..2 {
         assert!(!waiting.is_finished());
         let freed = guards.remove(0);
@@ -172,11 +172,11 @@ async fn callers_who_want_several_come_in_their_order(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut guards = take(&jobs(&alice, 3), 3).await;
     let first = many(&bob, 3, 3);
-    wait_for_line(fixture, &alice, 3, 0).await;
+    wait_for_queue(fixture, &alice, 3, 0).await;
     let second = many(&bob, 3, 1);
-    wait_for_line(fixture, &alice, 3, 1).await;
+    wait_for_queue(fixture, &alice, 3, 1).await;
     let third = many(&bob, 3, 2);
-    wait_for_line(fixture, &alice, 3, 2).await;
+    wait_for_queue(fixture, &alice, 3, 2).await;
     for _ in 0..2 {
         let freed = guards.remove(0).name().to_owned();
         wait_until_held_by(&alice, &freed, "bob").await;

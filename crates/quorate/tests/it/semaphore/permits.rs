@@ -3,7 +3,7 @@
 use quorate::error::LockError;
 use std::time::Duration;
 
-use super::{jobs, names, take, wait_for_line, wait_until_only};
+use super::{jobs, names, take, wait_for_queue, wait_until_only};
 use crate::{
     conformance::fixture::{Fixture, LONG, PATIENCE, SHORT},
     mode::Mode,
@@ -51,7 +51,7 @@ async fn waiter_acquires_the_released_permit(fixture: &Fixture) {
     for number in 0..3 {
         let semaphore = jobs(&bob, 3);
         let waiting = tokio::spawn(async move { semaphore.acquire().await });
-        wait_for_line(fixture, &alice, 3, 0).await;
+        wait_for_queue(fixture, &alice, 3, 0).await;
         assert!(!waiting.is_finished(), "all are taken");
         let freed = guards.remove(number);
         let name = freed.name().to_owned();
@@ -71,7 +71,7 @@ async fn of_several_that_are_released_one_is_kept(fixture: &Fixture) {
         let guards = take(&jobs(&alice, 4), 4).await;
         let semaphore = jobs(&bob, 4);
         let waiting = tokio::spawn(async move { semaphore.acquire().await });
-        wait_for_line(fixture, &alice, 4, 0).await;
+        wait_for_queue(fixture, &alice, 4, 0).await;
         drop(guards);
         let got = tokio::time::timeout(LONG / 6, waiting).await.expect("it is notified");
         let mut got = vec![got.expect("no panic").expect("some are free")];
@@ -105,7 +105,7 @@ async fn killed_first_waiter_delays_others_for_at_most_its_ttl(fixture: &Fixture
     let waiting = tokio::spawn(async move { semaphore.acquire().await });
     // Nobody but bob can step up, and it does.
     if fixture.mode() == Mode::Queue {
-        wait_for_line(fixture, &alice, 2, 0).await;
+        wait_for_queue(fixture, &alice, 2, 0).await;
     }
     drop(guards);
     let got = tokio::time::timeout(LONG / 2, waiting).await.expect("it steps up");

@@ -11,7 +11,7 @@ use std::{
 use quorate::error::LockError;
 use tokio::task::JoinSet;
 
-use super::{jobs, names, take, wait_for_line, wait_until_only};
+use super::{jobs, names, take, wait_for_queue, wait_until_only};
 use crate::{
     conformance::fixture::{Fixture, LONG, PATIENCE},
     mode::Mode,
@@ -50,11 +50,11 @@ async fn a_semaphore_that_shrinks_admits_nobody_before_one_of_its_permits_is_fre
     guards.sort_by_key(|guard| guard.name().to_owned());
     let semaphore = jobs(&few, 2);
     let waiting = tokio::spawn(async move { semaphore.acquire().await });
-    wait_for_line(fixture, &many, 2, 0).await;
+    wait_for_queue(fixture, &many, 2, 0).await;
     // Higher permits that are released are of no use to it: nobody has them any more.
     for number in [4, 3] {
         guards.pop().expect("it is held").release().await.expect("it is held");
-        wait_until_only_and_line(fixture, &names(&guards));
+        wait_until_only_and_queue(fixture, &names(&guards));
         assert!(jobs(&few, 2).try_acquire().await.expect("all answer").is_none(), "{number}");
         assert!(!waiting.is_finished(), "as many hold one as there are permits now");
     }
@@ -91,13 +91,13 @@ async fn while_callers_disagree_there_is_one_queue(fixture: &Fixture) {
     guards.sort_by_key(|guard| guard.name().to_owned());
     let semaphore = jobs(&few, 2);
     let first = tokio::spawn(async move { semaphore.acquire().await });
-    wait_for_line(fixture, &many, 2, 0).await;
+    wait_for_queue(fixture, &many, 2, 0).await;
     let semaphore = jobs(&many, 4);
     let second = tokio::spawn(async move { semaphore.acquire().await });
-    wait_for_line(fixture, &many, 2, 1).await;
+    wait_for_queue(fixture, &many, 2, 1).await;
     // The first one cannot use it, and the second one waits for its turn.
     guards.pop().expect("it is held").release().await.expect("it is held");
-    wait_until_only_and_line(fixture, &names(&guards));
+    wait_until_only_and_queue(fixture, &names(&guards));
     assert!(!first.is_finished() && !second.is_finished());
     // Newcomers who say more find it.
     guards.extend(jobs(&many, 4).try_acquire().await.expect("all answer"));
@@ -105,7 +105,7 @@ async fn while_callers_disagree_there_is_one_queue(fixture: &Fixture) {
     guards.remove(0).release().await.expect("it is held");
     let got = tokio::time::timeout(LONG / 3, first).await.expect("it is notified");
     guards.push(got.expect("no panic").expect("one is free"));
-    wait_for_line(fixture, &many, 4, 0).await;
+    wait_for_queue(fixture, &many, 4, 0).await;
     guards.retain(|guard| guard.name() != "jobs#4");
     let got = tokio::time::timeout(LONG / 3, second).await.expect("it is notified");
     guards.push(got.expect("no panic").expect("one is free"));
@@ -140,7 +140,7 @@ async fn permits_never_exceed_the_largest_size(fixture: &Fixture) {
 }
 
 /// Waits until no node has other permits than these, while the queue has a first waiter.
-fn wait_until_only_and_line(fixture: &Fixture, wanted: &[String]) {
+fn wait_until_only_and_queue(fixture: &Fixture, wanted: &[String]) {
     quorate_testkit::eventually(&format!("only {wanted:?} are held"), PATIENCE, || {
         let found: Vec<String> = fixture.all().flat_map(|node| fixture.names(node)).collect();
         let mut permits = found.iter().filter(|it| it.starts_with("jobs#") && *it != "jobs#line");

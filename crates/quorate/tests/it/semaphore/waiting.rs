@@ -7,7 +7,7 @@ use std::{
 
 use quorate::error::LockError;
 
-use super::{jobs, take, wait_for_line, wait_until_only};
+use super::{jobs, take, wait_for_queue, wait_until_only};
 use crate::{
     conformance::fixture::{Fixture, PATIENCE, on_memory, on_servers},
     watchdog::fixture::{PausedFixture, TICK, TTL, pass},
@@ -38,7 +38,7 @@ async fn in_order(fixture: &Fixture) {
             turns.lock().expect("no panic").push(number);
             guard.release().await.expect("it is held");
         }));
-        wait_for_line(fixture, &alice, 3, number).await;
+        wait_for_queue(fixture, &alice, 3, number).await;
     }
     // One permit goes from hand to hand.
     guards.remove(0).release().await.expect("it is held");
@@ -94,7 +94,7 @@ async fn dropped_caller_leaves_nothing(fixture: &Fixture) {
         let semaphore = jobs(&bob, 3);
         let waiting = tokio::spawn(async move { semaphore.acquire().await });
         match round % 4 {
-            0 => wait_for_line(fixture, &alice, 3, 0).await,
+            0 => wait_for_queue(fixture, &alice, 3, 0).await,
             // Somewhere on the way.
             steps => {
                 for _ in 0..round / 4 + steps {
@@ -117,12 +117,12 @@ async fn caller_that_leaves_delays_no_other(fixture: &Fixture) {
         tokio::spawn(async move { semaphore.acquire().await })
     };
     let first = wait();
-    wait_for_line(fixture, &alice, 2, 0).await;
+    wait_for_queue(fixture, &alice, 2, 0).await;
     let second = wait();
-    wait_for_line(fixture, &alice, 2, 1).await;
+    wait_for_queue(fixture, &alice, 2, 1).await;
     first.abort();
     assert!(first.await.is_err_and(|error| error.is_cancelled()));
-    wait_for_line(fixture, &alice, 2, 0).await;
+    wait_for_queue(fixture, &alice, 2, 0).await;
     guards.remove(0).release().await.expect("it is held");
     let got = tokio::time::timeout(PATIENCE, second).await.expect("it is notified");
     guards.push(got.expect("no panic").expect("it is its turn"));
@@ -134,7 +134,7 @@ async fn a_client_that_is_shut_down_leaves_nothing(fixture: &Fixture) {
     let guards = take(&jobs(&alice, 2), 2).await;
     let semaphore = jobs(&bob, 2);
     let waiting = tokio::spawn(async move { semaphore.acquire().await });
-    wait_for_line(fixture, &alice, 2, 0).await;
+    wait_for_queue(fixture, &alice, 2, 0).await;
     assert!(bob.shutdown(PATIENCE).await.is_clean);
     let ended = waiting.await.expect("no panic");
     assert!(matches!(ended, Err(LockError::ShutDown)), "{ended:?}");

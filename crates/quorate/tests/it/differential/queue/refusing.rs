@@ -48,7 +48,7 @@ fn lease_that_a_full_server_cannot_store_does_not_affect_others() {
 }
 
 #[test]
-fn read_only_server_still_reports_expired_leases() {
+fn server_that_rejects_writes_still_reports_expired_leases() {
     on_every_flavour(Pace::Set, |server| {
         let mut fixture = Fixture::new(server);
         let [caller, other, _] = fixture.callers();

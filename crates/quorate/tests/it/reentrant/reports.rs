@@ -1,6 +1,6 @@
 //! Reports about a lock that is entered, and what is left on the nodes.
 
-use super::{enter, entry, release, told, wait_until_entered, waiting, won};
+use super::{enter, entry, release, reported, wait_until_entered, waiting, won};
 use crate::conformance::fixture::{Fixture, on_servers, take};
 
 in_line_on_every_engine! {
@@ -13,7 +13,7 @@ async fn reports_list_all_entries_with_their_identity(fixture: &Fixture) {
     let guards = [enter(&alice, "x").await, enter(&bob, "x").await, enter(&bob, "x").await];
     let waiter = waiting(fixture, &bob, entry(&bob, "y"), 1).await;
     wait_until_entered(fixture, &alice, 3).await;
-    let report = told(fixture, &alice, |report| report.waiting_total == 1).await;
+    let report = reported(fixture, &alice, |report| report.waiting_total == 1).await;
     let holder = report.holder.clone().expect("a holder");
     let mut whos: Vec<&str> = report.shared_with.iter().map(|it| &*it.who).collect();
     whos.push(&holder.who);
@@ -35,7 +35,7 @@ async fn reports_list_all_entries_with_their_identity(fixture: &Fixture) {
         release(guard).await;
     }
     let next = won(waiter).await;
-    let report = told(fixture, &bob, |report| report.waiting_total == 0).await;
+    let report = reported(fixture, &bob, |report| report.waiting_total == 0).await;
     assert_eq!(report.holder.expect("y").identity.as_deref(), Some("y"));
     release(next).await;
     fixture.wait_until_empty(fixture.all());

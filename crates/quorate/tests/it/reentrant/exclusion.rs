@@ -1,6 +1,6 @@
 //! Other holders of the lock exclude entries, and entries exclude them.
 
-use super::{assert_others_are_kept_out, enter, entry, is_taken, release, waiting, won};
+use super::{assert_others_are_excluded, enter, entry, is_taken, release, waiting, won};
 use crate::conformance::fixture::{Fixture, take};
 
 in_line_on_every_engine! {
@@ -19,7 +19,7 @@ async fn holder_without_an_identity_excludes_entries(fixture: &Fixture) {
     guard.verify().await.expect("it is held");
     release(guard).await;
     let held = won(waiter).await;
-    assert_others_are_kept_out(&alice).await;
+    assert_others_are_excluded(&alice).await;
     release(held).await;
     fixture.wait_until_empty(fixture.all());
 }
@@ -55,7 +55,7 @@ async fn others_of_every_kind_acquire_after_the_last_entry(fixture: &Fixture) {
             2 => tokio::spawn(async move { lock.read().await.map(Into::into) }),
             _ => tokio::spawn(async move { lock.write().await.map(Into::into) }),
         };
-        super::told(fixture, &alice, |report| report.waiting_total == 1).await;
+        super::reported(fixture, &alice, |report| report.waiting_total == 1).await;
         for guard in guards {
             assert!(!waiter.is_finished(), "kind {kind}: an entry is there");
             guard.verify().await.expect("it is held");
