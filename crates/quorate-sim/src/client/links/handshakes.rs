@@ -22,6 +22,8 @@ pub(crate) struct Handshakes {
     seats: Vec<Seat>,
     quarantine: QuarantineSettings,
     session_ms: u64,
+    /// Some nodes never return, and an operator vouches for the list to every process.
+    is_vouched: bool,
     /// By how many milliseconds its wall clock is ahead.
     wall_off_ms: i64,
     dice: Dice,
@@ -55,8 +57,16 @@ impl Handshakes {
     ) -> Self {
         let view = view_of(list, max_ttl_ms, quarantine.quarantine_ms);
         let (seats, wall_off_ms) = (vec![Seat::default(); list.len()], 0);
-        let mut handshakes =
-            Self { view, max_ttl_ms, seats, quarantine, session_ms, wall_off_ms, dice };
+        let mut handshakes = Self {
+            view,
+            max_ttl_ms,
+            seats,
+            quarantine,
+            session_ms,
+            is_vouched: false,
+            wall_off_ms,
+            dice,
+        };
         handshakes.set_wall();
         handshakes
     }
@@ -65,10 +75,12 @@ impl Handshakes {
     pub(crate) fn forget(&mut self, list: &[usize]) {
         self.seats = vec![Seat::default(); list.len()];
         self.view = view_of(list, self.max_ttl_ms, self.quarantine.quarantine_ms);
+        self.view.set_vouched(self.is_vouched);
     }
 
     /// An operator vouches for the list.
     pub(crate) const fn vouch(&mut self) {
+        self.is_vouched = true;
         self.view.set_vouched(true);
     }
 
