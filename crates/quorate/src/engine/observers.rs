@@ -82,7 +82,7 @@ fn send_lease(engine: &Engine, name: &str, kind: LockKind, event: watchdog::Even
         }
         watchdog::Event::AtRisk { .. } => engine.notify_observer(&Event::AtRisk { name, kind }),
         watchdog::Event::Lost { reason, .. } => {
-            engine.notify_observer(&Event::Lost { name, kind, reason })
+            engine.notify_observer(&Event::Lost { name, kind, reason });
         }
     }
 }

@@ -21,8 +21,8 @@ use crate::{
 /// again. For the same reason do not call `read` while you hold the lock as a reader: a writer that
 /// is queued in between waits for you, and you wait behind it.
 ///
-/// It promises what a [`Mutex`] promises. Until the [`remaining`](WriteGuard::remaining) time of a
-/// writer is over, no other client reads or writes. Until that of a reader is over, no client
+/// It promises what a [`Mutex`] promises. Until the [`remaining`](crate::Guard::remaining) time of
+/// a writer is over, no other client reads or writes. Until that of a reader is over, no client
 /// writes. Writers have a [`fence`](WriteGuard::fence). Readers have none: they change nothing that
 /// a resource could reject.
 ///

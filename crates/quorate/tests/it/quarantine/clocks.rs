@@ -21,7 +21,7 @@ at_once! {
 }
 
 async fn a_clock_that_is_set_forward() {
-    let fixture = new_fixture().await;
+    let fixture = new_fixture();
     let server = &fixture.servers[NODE];
     forget(&fixture, STEPPED, server, || server.clock().forward(MINUTE)).await;
 }
@@ -69,7 +69,7 @@ async fn a_clock_that_stands_still() {
 
 /// An hour by the node's clock is not the time that the locks need.
 async fn a_clock_that_is_set_forward_during_the_guard() {
-    let fixture = new_fixture().await;
+    let fixture = new_fixture();
     let (server, client) = (&fixture.servers[NODE], fixture.client("client").await);
     server.flush_all();
     wait_until(&client, "it is quarantined", |nodes| quarantined(&nodes[NODE]).is_some());
@@ -88,7 +88,7 @@ async fn a_clock_that_is_set_forward_during_the_guard() {
     wait_for_vote(&client, NODE);
 }
 
-async fn new_fixture() -> Fixture {
+fn new_fixture() -> Fixture {
     fixture_with(MAX_TTL)
 }
 
