@@ -69,13 +69,13 @@ class Instance:
         )
         assert self.process.stderr is not None
         log = ""
-        for line in self.process.stderr:
-            log += line
-            if "listening on " in line:
+        for output in self.process.stderr:
+            log += output
+            if "listening on " in output:
                 break
         else:
             raise AssertionError(f"the service does not listen: {log}")
-        self.url = line.rpartition(" ")[2].strip()
+        self.url = output.rpartition(" ")[2].strip()
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGSTOP)

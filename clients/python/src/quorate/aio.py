@@ -305,7 +305,7 @@ def _head(endpoint: Endpoint, request: Request, token: Optional[str]) -> bytes:
     headers.update(request.with_token(token))
     lines = [f"{request.method} {endpoint.base}{request.path} HTTP/1.1"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
-    if any("\r" in line or "\n" in line for line in lines):
+    if any("\r" in text or "\n" in text for text in lines):
         raise ValueError("a URL and a token must not contain line breaks")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 

@@ -40,8 +40,8 @@ fn a_value_that_may_be_half_changed_is_not_shown() {
     assert!(looked.is_err());
 }
 
-/// Whatever the order in which threads come: what was let in is what a sequential check lets in,
-/// so the fences inside of the guarded value never go back.
+/// In whatever order threads come, `access` admits what a sequential check admits,
+/// so the fences inside of the protected value never go back.
 #[test]
 fn under_many_threads_the_fences_that_get_in_never_go_back() {
     for round in 0..ROUNDS {

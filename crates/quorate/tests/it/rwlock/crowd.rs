@@ -50,8 +50,8 @@ async fn writer_excludes_all_others(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-/// Each reader goes only when the next one has the lock or waits for it: without an order of those
-/// who wait the lock would never be free for the writer.
+/// Each reader releases only when the next one holds the lock or waits for it. Without a queue the
+/// lock would never be free for the writer.
 async fn writer_acquires_among_readers_that_keep_arriving(fixture: &Fixture) {
     let [alice, bob, writer] = [
         fixture.client("alice").await,
