@@ -86,7 +86,7 @@ impl Bench {
         let released = self.run(|bench, lock| bench.release(lock, FIRST, ticket));
         self.run(|bench, lock| bench.acquire(lock, FIRST, ticket + 1));
         let queued = self.run(|bench, lock| bench.acquire(lock, NEXT, ticket + 2));
-        let handed_on = self.run(|bench, lock| bench.release(lock, FIRST, ticket + 1));
+        let handed_off = self.run(|bench, lock| bench.release(lock, FIRST, ticket + 1));
         self.run(|bench, lock| bench.release(lock, NEXT, ticket + 2));
         vec![
             ("compare-and-delete", free),
@@ -94,7 +94,7 @@ impl Bench {
             ("release", released),
             ("extend", extended),
             ("acquire, queued", queued),
-            ("release with hand-off", handed_on),
+            ("release with hand-off", handed_off),
         ]
     }
 

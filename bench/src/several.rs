@@ -1,5 +1,5 @@
 //! What is more than one lock, relative to plain locks: entries of a reentrant lock, several locks
-//! and several permits for one caller, a semaphore and readers in a crowd. Then what a semaphore
+//! and several permits for one caller, a semaphore and many readers at once. Then what a semaphore
 //! costs by the number of its permits.
 
 mod cost;

@@ -1,4 +1,4 @@
-//! A semaphore beside a mutex, both with a crowd that waits.
+//! A semaphore beside a mutex, both with many waiters.
 
 use std::time::Duration;
 

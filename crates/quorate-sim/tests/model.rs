@@ -63,7 +63,7 @@ fn examples(report: &Report) -> impl Iterator<Item = &'static str> {
     report.findings.iter().filter(seen).map(|it| it.claim)
 }
 
-/// Each of these bugs shows in a search of the row, which is over in an instant then.
+/// Each of these bugs shows in a search of the row, which then ends at once.
 #[test]
 fn the_model_notices_bugs_of_the_core() {
     let bugs = [

@@ -103,7 +103,7 @@ fn readers_and_writers_are_served() {
     }
 }
 
-/// In a crowd the lock would be shared all the time if writers were not served in queue order.
+/// Many readers would share the lock all the time if writers were not served in queue order.
 #[test]
 fn writers_are_served_in_a_crowd_of_readers() {
     let fixed = Fixed { has_queue: Some(true), is_shared: Some(true), ..Fixed::default() };

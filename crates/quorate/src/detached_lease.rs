@@ -72,7 +72,7 @@ impl DetachedLease {
     /// # use std::time::Duration;
     /// let mutex = client.mutex("video:9").ttl(Duration::from_secs(30));
     /// let lease = mutex.lock().await?.detach().await?;
-    /// assert_eq!(lease.ttl(), Duration::from_secs(30)); // adopt it before this time is over
+    /// assert_eq!(lease.ttl(), Duration::from_secs(30)); // adopt it before this time has passed
     /// # Ok(()) }
     /// ```
     #[must_use]

@@ -55,7 +55,7 @@ fn run_case(servers: &[Server]) {
 
     let guard = client.adopt(&lease).expect("nobody else has adopted it");
     assert_eq!(guard.fence(), Some(fence), "it is the same holder to the resource");
-    assert!(client.adopt(&lease).is_err(), "it can be had once");
+    assert!(client.adopt(&lease).is_err(), "it can be adopted once");
     let end = servers[0].time_us() + 2 * TTL.as_micros() as u64;
     eventually("it was renewed for longer than a ttl", PATIENCE, || {
         guard.check().expect("it is held");

@@ -51,7 +51,7 @@ const MUTANTS: &str = "crates/quorate-core/src/mutant.rs";
 const DECLARATION: &str = "pub mod mutant;";
 const MACRO: &str = "mutate!";
 const OPENING: &str = "mutate!(";
-const MESSAGE: &str = "a mutant stands in a `mutate!` that has its lines for itself";
+const MESSAGE: &str = "a mutant is in a `mutate!` that has its lines for itself";
 
 #[cfg(test)]
 mod tests {

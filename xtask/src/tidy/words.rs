@@ -175,6 +175,41 @@ const UNCLEAR: &[Phrase] = &[
     Phrase::new("mending", "say `fix`"),
     Phrase::new("looks at", "say `read`, `check` or `inspect`"),
     Phrase::new("looked at", "say `read`, `check` or `inspect`"),
+    Phrase::new("leash", "say what is limited, and by what"),
+    Phrase::new("nosy", "say what it does"),
+    Phrase::new("pact", "say `agreed config`"),
+    Phrase::new("turnstile", "say `the folder's lock file`"),
+    Phrase::new("greeting", "say `handshake`, or name the command"),
+    Phrase::new("greetings", "say `handshake`, or name the command"),
+    Phrase::new("in its turn", FIFO),
+    Phrase::new("in their turn", FIFO),
+    Phrase::new("stands in", "say `is in` or `is queued in`").unless_before(&[" for"]),
+    Phrase::new("stand in", "say `is in` or `is queued in`").unless_before(&[" for"]),
+    Phrase::new("hand on", HAND_OFF),
+    Phrase::new("hands on", HAND_OFF),
+    Phrase::new("handed on", HAND_OFF),
+    Phrase::new("asks nobody", "say what it decides alone"),
+    Phrase::new("comes too late", "say `arrives too late`"),
+    Phrase::new("the judge", "say `the checker`"),
+    Phrase::new("hears", "say `receives`"),
+    Phrase::new("lets in", ADMITS),
+    Phrase::new("let in", ADMITS),
+    Phrase::new("of today", "describe the present"),
+    Phrase::new("lives on", "say `stays valid` or `stays held`"),
+    Phrase::new("who has it", HOLDS),
+    Phrase::new("nobody has", HOLDS),
+    Phrase::new("nobody holds", HOLDS),
+    Phrase::new("be had", "say `be acquired`"),
+    Phrase::new("had by", HOLDS).unless_before(&[" then"]),
+    Phrase::new("has had", HOLDS).unless_before(&[" an effect"]),
+    Phrase::new("what came of", "name the result"),
+    Phrase::new("are over", ENDED),
+    Phrase::new("key has gone", "say `has expired` or `was deleted`"),
+    Phrase::new("keys have gone", "say `have expired` or `were deleted`"),
+    Phrase::new("thrown out of", "say `removed from`"),
+    Phrase::new("a crowd", "say how many, or `under contention`"),
+    Phrase::new("also when", "say `even when`"),
+    Phrase::new("troubles", "say `errors`"),
     Phrase::new("first review", "describe the present"),
     Phrase::new("second review", "describe the present"),
 ];
@@ -182,6 +217,10 @@ const UNCLEAR: &[Phrase] = &[
 const NAME_THE_ACTOR: &str = "name the actor";
 const REPORTS: &str = "say `reports` or `notifies`";
 const FIFO: &str = "say `waits`, `in FIFO order`";
+const HAND_OFF: &str = "say `hand off` or `hand over`";
+const ADMITS: &str = "say `admits` or `accepts`";
+const HOLDS: &str = "say which client holds it, or that no client does";
+const ENDED: &str = "say `has ended` or `has expired`";
 const QUARANTINE: &str = "say `quarantine`; a guard is a held lock";
 /// How the text goes on after a line of a file.
 const LINES_OF_FILES: &[&str] = &[" {", " 1", " end", " number", " of "];

@@ -64,7 +64,7 @@ fn lock_is_not_acquired_if_its_lease_would_be_discarded() {
     fixture.prepare(&mut command);
     let script = format!("exec {} acquire x >&-", env!("CARGO_BIN_EXE_quorate"));
     Running::start(command.args(["-c", &script])).close().assert_code(74).assert_stderr(told);
-    assert!(fixture.servers[0].get("x").is_none(), "nobody has it");
+    assert!(fixture.servers[0].get("x").is_none(), "it is free");
 }
 
 /// Every subcommand that writes output, with local locks.

@@ -331,8 +331,8 @@ impl Client {
     fn meet(&mut self, env: &mut Env, node: usize) {
         let moment = self.now(env);
         let Some(handshakes) = self.me.handshakes.as_mut() else { return };
-        let greeting = handshakes.greeting(node, env.now, moment);
-        self.send_membership(env, node, membership::Command::Handshake(greeting));
+        let handshake = handshakes.handshake(node, env.now, moment);
+        self.send_membership(env, node, membership::Command::Handshake(handshake));
     }
 
     fn send_membership(&self, env: &mut Env, node: usize, it: membership::Command) {

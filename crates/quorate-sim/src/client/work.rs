@@ -139,7 +139,7 @@ impl Client {
             Stage::Acting(held) if self.is_loss_reported(held) => self.give_back(env, task, held),
             Stage::Acting(held) => self.act(env, task, held),
             Stage::Asking(call) => {
-                // The caller's patience is over.
+                // The caller has run out of patience.
                 self.think(env, task);
                 self.abandon_all(env, task, call);
             }

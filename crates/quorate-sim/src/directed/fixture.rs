@@ -94,7 +94,7 @@ impl Fixture {
 
     /// The same, by a client whose wall clock shows `wall_ms`.
     pub(super) fn met_at(&mut self, node: usize, ms: u64, wall_ms: u64) -> Option<Box<NodeInfo>> {
-        let greeting = Handshake {
+        let handshake = Handshake {
             wall_ms: wall(wall_ms),
             known: None,
             mark: fresh(node, 100 + ms),
@@ -104,7 +104,7 @@ impl Fixture {
             is_read_only: false,
             is_durable: self.is_durable,
         };
-        match self.apply(node, ms, &membership::Command::Handshake(greeting).into()) {
+        match self.apply(node, ms, &membership::Command::Handshake(handshake).into()) {
             Reply::Membership(membership::Reply::Info(met)) => Some(met),
             _ => None,
         }

@@ -153,7 +153,7 @@ fn the_nodes_clock_alone_does_not_end_a_quarantine() -> Result<(), String> {
     let met = fixture.met_at(0, 20 + QUARANTINE_MS, 20);
     match met.and_then(|met| met.reason()) {
         Some(_) => Ok(()),
-        None => Err("a node whose clock was set votes before its quarantine is over".to_owned()),
+        None => Err("a node whose clock was set votes before its quarantine has ended".to_owned()),
     }
 }
 

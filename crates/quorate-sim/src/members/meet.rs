@@ -26,7 +26,7 @@ impl Env {
         Mark::from_random(self.random())
     }
 
-    pub(super) fn greeting(&mut self) -> Handshake {
+    pub(super) fn handshake(&mut self) -> Handshake {
         Handshake {
             wall_ms: wall_ms(self.now),
             known: None,
@@ -41,15 +41,15 @@ impl Env {
 
     /// What a server would report. It does not change.
     pub(super) fn probe(&mut self, server: usize) -> NodeInfo {
-        let greeting = self.greeting();
+        let handshake = self.handshake();
         let node = &self.nodes[server];
-        let command = membership::Command::Handshake(greeting).into();
+        let command = membership::Command::Handshake(handshake).into();
         met(node.store.clone().apply(node.clock.at(self.now), &command))
     }
 
     pub(super) fn meet(&mut self, server: usize) -> NodeInfo {
-        let greeting = self.greeting();
-        met(self.apply(server, &membership::Command::Handshake(greeting).into()))
+        let handshake = self.handshake();
+        met(self.apply(server, &membership::Command::Handshake(handshake).into()))
     }
 
     pub(super) fn apply(&mut self, server: usize, command: &Command) -> Reply {

@@ -121,8 +121,8 @@ impl Operator {
             return is_agreed;
         }
         for seat in 0..self.wanted.len() {
-            let greeting = Handshake { is_read_only: !self.is_acting, ..env.greeting() };
-            self.send(env, seat, membership::Command::Handshake(greeting).into());
+            let handshake = Handshake { is_read_only: !self.is_acting, ..env.handshake() };
+            self.send(env, seat, membership::Command::Handshake(handshake).into());
         }
         if self.config.is_none() && env.now >= self.began_at + 40 * MS {
             self.decide(env);

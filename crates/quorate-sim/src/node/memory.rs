@@ -80,11 +80,11 @@ impl Memory {
     pub(crate) fn note(&mut self, time_ms: u64, command: &Command, reply: &Reply) -> Noted {
         let noted = match (command, reply) {
             (
-                Command::Membership(membership::Command::Handshake(greeting)),
+                Command::Membership(membership::Command::Handshake(handshake)),
                 Reply::Membership(membership::Reply::Info(met)),
             ) => {
-                let is_new = met.quarantine.is_some() && met.mark == greeting.mark;
-                let seen_ms = greeting.known.map_or(0, |known| known.seen_ms);
+                let is_new = met.quarantine.is_some() && met.mark == handshake.mark;
+                let seen_ms = handshake.known.map_or(0, |known| known.seen_ms);
                 let is_blind = self.unwitnessed.take().is_some_and(|before| seen_ms <= before);
                 match (is_new, is_blind) {
                     (true, _) => {

@@ -70,7 +70,7 @@ impl Env {
         for (number, node) in self.nodes.iter_mut().enumerate() {
             let [mark, fresh] = [1, 2].map(|bits| Mark::from_random(number as u128 * 2 + bits));
             let (id, known) = (id(number), None);
-            let greeting = Handshake {
+            let handshake = Handshake {
                 wall_ms,
                 known,
                 mark,
@@ -85,7 +85,7 @@ impl Env {
             // A client that knows no later time cannot notice a rollback to this one.
             node.memory.seen_ms = time.as_millis();
             for command in [
-                membership::Command::Handshake(greeting),
+                membership::Command::Handshake(handshake),
                 membership::Command::Enrol(enrolment),
                 membership::Command::Admit { mark, fresh },
             ] {

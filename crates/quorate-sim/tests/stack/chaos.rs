@@ -8,7 +8,7 @@ use crate::{
     server::{Manner, Node},
 };
 
-/// Starts and ends faults until its time is over. After that there are no faults.
+/// Starts and ends faults until its time has passed. After that there are no faults.
 pub(crate) struct Chaos {
     dice: Dice,
     until: Duration,
@@ -148,7 +148,7 @@ fn start(fixture: &mut Fixture, fault: Fault) {
 }
 
 fn heal(fixture: &mut Fixture, fault: Fault) {
-    fixture.trace.add_at(fixture.now(), format_args!("is over: {fault:?}"));
+    fixture.trace.add_at(fixture.now(), format_args!("has ended: {fault:?}"));
     match fault {
         Fault::Cut(program, node, _) => {
             fixture.sim.repair(program_host(program), Node::host(node));

@@ -71,7 +71,7 @@ impl Story {
         assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} is owed nothing", desk.host);
     }
 
-    /// Takes the lock in one way or another, if it can be had.
+    /// Takes the lock in one way or another, if one is free.
     async fn round(&self, desk: &Desk, client: &Client, dice: &mut Dice) {
         let mutex: Mutex = client.mutex(LOCK);
         let mutex = if dice.chance(20) { mutex.no_renew() } else { mutex };

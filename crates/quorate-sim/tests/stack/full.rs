@@ -88,7 +88,7 @@ async fn play(desk: Desk, ttl: Duration, meanwhile: Meanwhile) {
         guard.release().await.expect("it is held");
     }
     for waiter in waiting {
-        let guard = waiter.await.expect("no panic").expect("it is handed on");
+        let guard = waiter.await.expect("no panic").expect("it is handed off");
         guard.release().await.expect("it is held");
     }
     desk.nodes.iter().for_each(|node| node.set_full(false));

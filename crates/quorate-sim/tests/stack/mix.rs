@@ -138,7 +138,7 @@ const EVENTS: [&str; 19] = [
     ": Step(",
     "is cut off from",
     "is killed",
-    "hears of an old connection",
+    "receives data of an old connection",
     "adopts a lease",
     "is_left: true",
     "is_shared: true",

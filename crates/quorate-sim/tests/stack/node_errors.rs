@@ -19,7 +19,7 @@ fn first_try_of_a_new_client_waits_for_its_connections() {
         play(seed, 3, async |desk, _| {
             let client = desk.client("").ttl(TTL).build().expect("valid");
             let guard = client.mutex("lock").try_lock().await.expect("all answer");
-            assert!(guard.is_some(), "nobody has it");
+            assert!(guard.is_some(), "it is free");
         });
     });
 }
@@ -80,7 +80,7 @@ fn nodes_that_change_during_a_wait_are_reported_as_they_are_at_its_end() {
 }
 
 /// A waiter asks a node as soon as it comes up. If that is at the last moment, the node is not
-/// late: nobody has waited for it.
+/// late: no call has waited for it.
 #[test]
 fn node_that_comes_up_at_the_last_moment_is_not_late() {
     for_seeds(60, |seed| {
@@ -203,7 +203,7 @@ const TTL: Duration = Duration::from_secs(30);
 /// Of a waiter that asks again every second.
 const SHORT_TTL: Duration = Duration::from_secs(3);
 
-/// After which a link that hears nothing is down.
+/// A link that receives nothing for this time is down.
 const LINK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What follows from the ttl on a fast network, and a few messages.

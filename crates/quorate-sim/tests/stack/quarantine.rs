@@ -18,7 +18,7 @@ pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Opt
     let args = args.iter().map(|word| str::from_utf8(word).ok()).collect::<Option<Vec<_>>>()?;
     match (script, keys, &args[..]) {
         (Script::Handshake, [_], [_wire, words @ ..]) => {
-            Some(Command::Membership(Membership::Handshake(greeting(words)?)))
+            Some(Command::Membership(Membership::Handshake(handshake(words)?)))
         }
         (Script::Enrol, [_], [mark, id, wall, words @ ..]) => {
             let (mark, id) = (Mark::parse(mark)?, NodeId::parse(id)?);
@@ -37,7 +37,7 @@ pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Opt
     }
 }
 
-fn greeting(words: &[&str]) -> Option<Handshake> {
+fn handshake(words: &[&str]) -> Option<Handshake> {
     let [wall, seen, expected, mark, id, life, guard, durable, looking] = words else {
         return None;
     };

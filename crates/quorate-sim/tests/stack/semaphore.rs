@@ -19,7 +19,7 @@ fn never_three_hold_two_permits_and_all_go_on_when_the_network_is_well_again() {
 
 /// A program that holds one permit and waits for the other one is the only one that does.
 #[test]
-fn those_who_want_both_permits_never_wait_for_each_other_for_ever() {
+fn those_who_want_both_permits_never_wait_for_each_other_forever() {
     for_seeds(60, |seed| run(seed, PERMITS));
 }
 
@@ -76,7 +76,7 @@ impl Story {
         assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} is owed nothing", desk.host);
     }
 
-    /// Takes a permit in one way or another, if it can be had.
+    /// Takes a permit in one way or another, if one is free.
     async fn round(&self, desk: &Desk, client: &Client, dice: &mut Dice) {
         let semaphore = permits(client);
         let semaphore = if dice.chance(20) { semaphore.no_renew() } else { semaphore };
@@ -140,7 +140,7 @@ impl Story {
     }
 }
 
-/// Several permits in one way or another, if they can be had.
+/// Several permits in one way or another, if they are free.
 async fn several(semaphore: &Semaphore, most: u32, dice: &mut Dice) -> Option<Permits> {
     let count = 1 + u32::try_from(dice.below(most as usize)).expect("few");
     match dice.below(4) {

@@ -244,7 +244,7 @@ impl Node {
         sleep(delay).await;
         self.awake().await;
         if !bytes.is_empty() {
-            self.trace.add(format_args!("node-{} hears of an old connection", self.number));
+            self.trace.add(format_args!("node-{} receives data of an old connection", self.number));
             self.run_requests(&bytes, outlet);
         }
     }

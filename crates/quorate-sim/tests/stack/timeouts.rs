@@ -25,7 +25,7 @@ fn a_server_that_accepts_and_never_answers_holds_nobody_up_and_is_asked_anew() {
             let asked_at = now();
             let guard = client.mutex("lock").try_lock().await.expect("two of three answer");
             assert!(now() - asked_at < VOTE_TIMEOUT, "nobody waits for the third");
-            assert!(guard.is_some(), "nobody has it");
+            assert!(guard.is_some(), "it is free");
             drop(guard);
 
             sleep(Duration::from_secs(10)).await;
@@ -84,7 +84,7 @@ fn a_link_that_is_silent_for_a_second_is_closed_and_made_anew() {
             desk.nodes[struck].set(Manner::Hang);
             let asked_at = now();
             let guard = client.mutex("lock").try_lock().await.expect("two of three answer");
-            let guard = guard.expect("nobody has it");
+            let guard = guard.expect("it is free");
             eventually(Duration::from_secs(2), "the link is given up", || {
                 answer(&client, struck) == NodeAnswer::NodeError(NodeError::TimedOut)
             })
@@ -252,7 +252,7 @@ where
 async fn answers_are_right(client: &Client, rival: &Client) {
     for number in 0..3 {
         let mutex = client.mutex(format!("fresh-{number}"));
-        let guard = mutex.try_lock().await.expect("all answer").expect("nobody has it");
+        let guard = mutex.try_lock().await.expect("all answer").expect("it is free");
         guard.verify().await.expect("it is ours");
         let name = guard.name().to_owned();
         let other = rival.mutex(name).try_lock().await.expect("all answer");

@@ -131,7 +131,7 @@ impl Claim {
 }
 
 /// Each claim is compared with the one before it that lasts longest among those of another kind: if
-/// that one is over, all are.
+/// that one has ended, all have.
 fn overlaps(claims: &[&Claim], until: Until, found: &mut Vec<Violation>) {
     let mut longest: BTreeMap<&How, &Claim> = BTreeMap::new();
     for claim in claims {

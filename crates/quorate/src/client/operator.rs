@@ -337,7 +337,7 @@ impl fmt::Display for NodesChanged {
             write!(f, "; the new one votes in {left:.1?}")?;
         }
         if self.is_open {
-            f.write_str("; clients with the list before are let in until this is called again")?;
+            f.write_str("; clients with the old list are admitted until this is called again")?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! batches of up to 128 locks.
 //!
 //! It renews for at most [`max_hold`](crate::ClientBuilder::max_hold), by default one hour: a
-//! holder that hangs must not hold its lock for ever. Then the lock is lost, with
+//! holder that hangs must not hold its lock forever. Then the lock is lost, with
 //! [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). Each process that adopts a lease has
 //! its own `max_hold`.
 //!

@@ -14,7 +14,7 @@
 //! | `connect_timeout` | 5 s | servers may be starting |
 //! | heartbeat of waiters | every third of the ttl, in batches | a waiter without heartbeats leaves the queue |
 //! | session | 5 s, renewed every 1.25 s | a client that vanished is skipped in the queue |
-//! | retry in classic mode | 4 ms to 100 ms with full jitter, at least one round trip | callers must not split the votes for ever |
+//! | retry in classic mode | 4 ms to 100 ms with full jitter, at least one round trip | callers must not split the votes forever |
 //!
 //! # Examples
 //!

@@ -168,7 +168,7 @@ fn use_everything(servers: &[Server]) {
     assert!(guard.remaining() > LONG && !guard.loss_token().is_cancelled());
 
     assert!(mutex.try_lock().expect("a majority answers").is_none());
-    // On a busy machine the nodes may not even have the time to say who has it.
+    // On a busy machine the nodes may not even have the time to report the holder.
     assert!(mutex.lock_timeout(Duration::from_millis(20)).is_err());
     assert!(client.inspect(NAME).expect("a majority answers").is_held());
     assert_eq!(client.locks("").all().expect("a majority answers").locks[0].name, NAME);

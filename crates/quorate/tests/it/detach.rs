@@ -41,7 +41,7 @@ fn lease_moves_from_one_client_to_another_on_a_server() {
     let value = server.get(NAME);
     eventually("it is renewed for three ttls", PATIENCE, || {
         guard.check().unwrap();
-        assert!(value.is_some() && server.get(NAME) == value, "nobody has it in between");
+        assert!(value.is_some() && server.get(NAME) == value, "it is held all the time");
         journal.count("renewed orders:42 done") > 12
     });
     block_on(guard.release()).unwrap();
@@ -73,9 +73,9 @@ async fn a_guard_that_is_left_neither_renews_nor_releases() {
     let lease = fixture.hold().await.detach().await.unwrap();
     let wanted = fixture.other().mutex(NAME);
     pass(TTL - TTL / 100).await;
-    assert!(is_taken(&wanted).await, "nobody has released it");
+    assert!(is_taken(&wanted).await, "it is not released");
     pass(TTL / 50).await;
-    assert!(!is_taken(&wanted).await, "nobody has renewed it");
+    assert!(!is_taken(&wanted).await, "it is not renewed");
     assert_eq!(fixture.journal.count("renewed") + fixture.journal.count("release"), 0);
     assert_eq!((lease.name(), lease.ttl()), (NAME, TTL));
 }

@@ -80,7 +80,7 @@ async fn wait_until_held_by(client: &Client, name: &str, who: &str) {
 }
 
 /// Waits until the nodes have the keys of these guards, each on a majority, and no others, and
-/// until nobody stands in any line. A node on which another was first may not know a holder.
+/// until all queues are empty. A node on which another was first may not know a holder.
 fn wait_until_only(fixture: &Fixture, guards: &[Permit]) {
     wait_until_held_are(fixture, &names(guards));
 }

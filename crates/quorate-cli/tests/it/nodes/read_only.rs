@@ -28,7 +28,7 @@ fn node_after_its_quarantine_is_reported_and_read() {
     let shown = fixture.exec(["nodes", "show"]).assert_code(69);
     let why = ": it knows nothing of earlier locks\n";
     assert_eq!(shown.err().matches(why).count(), 3, "{shown:?}");
-    fixture.await_that("the guard is over", || fixture.exec(["nodes", "show"]).code() == 0);
+    fixture.await_that("the quarantine has ended", || fixture.exec(["nodes", "show"]).code() == 0);
     let shown = fixture.exec(["nodes", "show"]).assert_code(0);
     let told = "quarantine has ended: the node votes 5 s after the next read-write client connects";
     assert_eq!(shown.out().matches(told).count(), 3, "{shown:?}");
@@ -68,7 +68,7 @@ fn inspection_leaves_no_session_behind() {
     for nodes in [1, 2, 3] {
         let fixture = Fixture::nodes(nodes);
         fixture.run(["x", "true"]).assert_code(0);
-        fixture.await_that("all sessions are over", || {
+        fixture.await_that("all sessions have expired", || {
             fixture.servers.iter().all(|server| server.sessions() == 0)
         });
         let contents = || fixture.servers.iter().map(Server::contents).collect::<Vec<Contents>>();

@@ -142,7 +142,7 @@ fn nested_run_is_rejected_even_if_many_share_the_lock() {
     let client = quorate::Client::builder().local(fixture.path("locks")).build().expect("a client");
     let client = quorate::blocking::Client::try_from(client).expect("no runtime is needed");
     let lock = client.rwlock("x");
-    let shares: Vec<_> = (0..120).map(|_| lock.read().expect("nobody has it alone")).collect();
+    let shares: Vec<_> = (0..120).map(|_| lock.read().expect("there is no writer")).collect();
     let nested = ["-q", "-s", "x", QUORATE, "run", "-q", "-s", "x", "true"];
     fixture.run(nested).assert_code(64).assert_stderr("wait for itself");
     drop(shares);

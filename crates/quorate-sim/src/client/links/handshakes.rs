@@ -131,7 +131,7 @@ impl Handshakes {
         self.seats[node].away.take()
     }
 
-    pub(super) fn greeting(&mut self, node: usize, now: Nanos, moment: Moment) -> Handshake {
+    pub(super) fn handshake(&mut self, node: usize, now: Nanos, moment: Moment) -> Handshake {
         self.view.ask(node);
         let known = self.view.known(node, moment);
         Handshake {

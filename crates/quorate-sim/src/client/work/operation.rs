@@ -152,5 +152,5 @@ const LONG_HOLD: Nanos = 5 * SECOND;
 /// Longer than a waiter may have to wait where nodes use quarantine.
 const PATIENT_FOR: Nanos = 10 * SECOND;
 
-/// In a crowd, a reader holds the lock for at least this time, and for up to three times as long.
+/// With many readers, each holds the lock for one to three times this time.
 const CROWD_HOLD_MIN: Nanos = 20 * MS;

@@ -26,17 +26,17 @@ pub(super) enum Step {
     Start(usize),
     /// A node runs the request to take the key.
     Take(usize, usize),
-    /// The attempt hears that it has the key.
+    /// The attempt receives the reply that it has the key.
     HearTaken(usize, usize),
     /// The attempt has waited for long enough, and acts on what it has.
     Decide(usize),
     /// A node runs the request to store the fence.
     Confirm(usize, usize),
-    /// The attempt hears what came of it.
+    /// The attempt receives the reply.
     HearConfirmed(usize, usize),
-    /// The attempt gives up, or what it holds is over.
+    /// The attempt gives up, or its lease has ended.
     End(usize),
-    /// The key of an attempt that is over goes.
+    /// The key of an attempt that has ended is deleted.
     Free(usize, usize),
     /// A holder takes a lost key again.
     Heal(usize, usize),

@@ -1,4 +1,4 @@
-//! The rules that were tried, and what came of them.
+//! The rules that were tried, and the result of each.
 
 use super::settings::{Decide, Forget, Settings, Store};
 use crate::model::{claims::UNIQUE, row::About, settings::Expected};

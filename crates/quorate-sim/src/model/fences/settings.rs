@@ -13,7 +13,7 @@ pub struct Settings {
     pub store: Store,
     /// Which fence an attempt takes.
     pub decide: Decide,
-    /// True if a request to take the key may run at any time, also when its attempt is over.
+    /// True if a request to take the key may run at any time, even after its attempt.
     pub is_late: bool,
     /// True if a holder takes lost keys again, where no newer fence is stored.
     pub heals: bool,
@@ -56,7 +56,7 @@ pub enum Forget {
     Never,
     /// It votes at once.
     VotesAtOnce,
-    /// It does not vote until all attempts are over that were under way.
+    /// It does not vote until every attempt that was under way has ended.
     Waits,
     /// It waits, and then begins with the largest fence that the two others have stored.
     WaitsAndAsks,

@@ -44,7 +44,7 @@ pub(super) enum Step {
     Start(usize),
     /// A node runs the next command of a client.
     Run(usize, usize),
-    /// A client hears the next thing from a node.
+    /// A client receives the next message from a node.
     Hear(usize, usize),
     /// A holder releases its locks.
     Release(usize),

@@ -103,7 +103,7 @@ fn the_next_of_another_kind_has_a_larger_fence_than_every_entry() {
     let mut again = entries();
     again.push(held("other", How::Alone, Some(8), 30..40));
     again.push(held("again", entry("a"), Some(7), 40..50));
-    assert_eq!(judged(&again), ["fence: other and again"], "the identity has no fence for ever");
+    assert_eq!(judged(&again), ["fence: other and again"], "the identity has no fence forever");
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl ClientBuilder {
     }
 
     /// The longest time for which a lock is held and renewed: a holder that hangs must not hold its
-    /// lock for ever. Then the lock is lost, with
+    /// lock forever. Then the lock is lost, with
     /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). `None` sets no limit. Default:
     /// one hour.
     ///

@@ -66,8 +66,8 @@ fn under_many_threads_the_fences_that_get_in_never_go_back() {
     }
 }
 
-/// Each of many threads that are let in at the same time was not older than what it had seen
-/// before, and the largest of all is let in whenever it comes.
+/// Each of many threads that pass the gate at the same time was not older than what it had seen
+/// before, and the largest of all passes whenever it arrives.
 #[test]
 fn under_many_threads_a_gate_never_refuses_the_latest_and_never_goes_back() {
     for round in 0..ROUNDS {

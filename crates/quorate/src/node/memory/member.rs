@@ -84,7 +84,7 @@ impl Member {
             state.renewed_at = now;
             let sender = Sender { client: *client, session: state.session };
             store.subscribe(*client);
-            let (client, who, lifetime_ms) = (*client, who.clone(), FOR_EVER_MS);
+            let (client, who, lifetime_ms) = (*client, who.clone(), FOREVER_MS);
             store.apply(node_time(now), &Command::Introduce { client, who, lifetime_ms });
             let terms = SessionTerms::without_membership(lifetime_ms);
             store.apply(node_time(now), &Command::Attach { sender, terms });
@@ -102,7 +102,7 @@ impl Member {
             state.renewed_at = now;
             let sender = Sender { client: self.view.client, session };
             let ping =
-                Command::Ping { sender, terms: SessionTerms::without_membership(FOR_EVER_MS) };
+                Command::Ping { sender, terms: SessionTerms::without_membership(FOREVER_MS) };
             store.apply(node_time(now), &ping);
         }
         command.set_session(session);
@@ -207,4 +207,4 @@ impl Drop for MemoryNode {
 const PING_EVERY: Duration = Duration::from_secs(1);
 
 /// Sessions end only with their clients, because the node knows which clients exist.
-const FOR_EVER_MS: u64 = 1 << 40;
+const FOREVER_MS: u64 = 1 << 40;

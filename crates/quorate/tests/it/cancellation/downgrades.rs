@@ -36,7 +36,7 @@ async fn so_does_one_of_five_nodes() {
 /// lock. Returns true if the call had already ended.
 async fn drop_after(polls: usize, behaviours: &[Behaviour], is_back_before: bool) -> bool {
     let fixture = Fixture::new(&vec![Behaviour::Answer; behaviours.len()]);
-    let writer = fixture.client.rwlock(NAME).write().await.expect("nobody has it");
+    let writer = fixture.client.rwlock(NAME).write().await.expect("it is free");
     let others = client(&fixture.nodes);
     let lock = others.rwlock(NAME);
     let next = tokio::spawn(async move { lock.write().await });
@@ -60,7 +60,7 @@ async fn drop_after(polls: usize, behaviours: &[Behaviour], is_back_before: bool
     drop((call, ended));
     fixture.answer_again();
     let next = tokio::time::timeout(super::fixture::TTL / 2, next).await;
-    let next = next.unwrap_or_else(|_| panic!("{polls} polls, {behaviours:?}: nobody has it"));
+    let next = next.unwrap_or_else(|_| panic!("{polls} polls, {behaviours:?}: it is not free"));
     next.expect("no panic").expect("it is free").release().await.expect("it was held");
     settle().await;
     assert_eq!(fixture.holding(), 0, "{polls} polls, {behaviours:?}");

@@ -44,7 +44,7 @@ impl Fixture {
 
     /// Takes the lock while all nodes answer.
     pub(super) async fn hold(&self) -> Guard {
-        self.mutex().try_lock().await.expect("all nodes answer").expect("nobody has the lock")
+        self.mutex().try_lock().await.expect("all nodes answer").expect("the lock is free")
     }
 }
 

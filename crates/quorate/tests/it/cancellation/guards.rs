@@ -84,7 +84,7 @@ async fn a_guard_whose_nodes_come_and_go_leaves_no_key() {
 async fn a_task_that_is_aborted_while_it_holds_releases() {
     let fixture = Fixture::new(&[Behaviour::Answer; 3]);
     let guard = fixture.hold().await;
-    let task = tokio::spawn(hold_for_ever(guard));
+    let task = tokio::spawn(hold_forever(guard));
     pass(STEP).await;
     assert_eq!(fixture.holding(), 3);
 
@@ -98,7 +98,7 @@ async fn a_task_that_is_aborted_while_it_waits_leaves_no_key() {
     use Behaviour::{Answer, Hang};
     let fixture = Fixture::new(&[Answer, Hang, Hang]);
     let mutex = fixture.mutex();
-    let task = tokio::spawn(async move { mutex.lock().await.map(hold_for_ever) });
+    let task = tokio::spawn(async move { mutex.lock().await.map(hold_forever) });
     pass(STEP).await;
     assert_eq!(fixture.holding(), 1, "on the node that answers");
 
@@ -152,7 +152,7 @@ fn a_guard_that_is_dropped_outside_of_any_runtime_releases_on_a_server() {
     eventually("the key is gone", PATIENCE, || server.lock_keys().is_empty());
 }
 
-async fn hold_for_ever(guard: Guard) {
+async fn hold_forever(guard: Guard) {
     std::future::pending::<()>().await;
     drop(guard);
 }

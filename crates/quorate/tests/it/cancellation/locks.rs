@@ -77,7 +77,7 @@ async fn drop_after_each_poll(case: &Case, call: Call, back: Back) {
     }
 }
 
-/// Polls the call that often, drops what came of it, and looks for keys. True if the call was over
+/// Polls the call that often, drops it, and looks for keys. True if the call was over
 /// by then, so that more polls would show nothing new.
 async fn drop_after(polls: usize, case: &Case, call: Call, back: Back) -> bool {
     let fixture = Fixture::new(&case.behaviours);

@@ -29,7 +29,7 @@ async fn expired_guard_reports_its_loss(fixture: &Fixture) {
     let alice = fixture.client("alice").await;
     let guard = take(alice.mutex("a").ttl(SHORT).no_renew()).await;
     wait_for_end(&guard);
-    let lost = guard.check().expect_err("its time is over");
+    let lost = guard.check().expect_err("it has expired");
     assert_eq!(lost.reason, LostReason::Expired);
     assert_eq!(guard.extend(LONG).await, Err(ExtendError::Lost(lost.clone())));
     assert_eq!(guard.verify().await, Err(VerifyError::Lost(lost.clone())));
@@ -43,7 +43,7 @@ async fn an_extended_lock_outlives_its_first_ttl(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a").ttl(UNHURRIED).no_renew()).await;
     guard.extend(LONG).await.expect("it is alice's");
-    // A lock with the same ttl that was taken later: when that has gone, the first ttl is over.
+    // A lock with the same ttl that was taken later: when it has expired, so has the first.
     let gauge = take(bob.mutex("gauge").ttl(UNHURRIED).no_renew()).await;
     wait_for_end(&gauge);
     let after = take_as_soon_as_possible(&alice.mutex("gauge")).await;

@@ -299,7 +299,7 @@ pub(crate) async fn holder(client: &Client, name: &str) -> Holder {
     }
 }
 
-/// Waits until a guard knows that its time is over.
+/// Waits until a guard knows that it has expired.
 pub(crate) fn wait_for_end(guard: &Guard) {
     eventually("the lease ends", PATIENCE, || guard.remaining().is_zero());
 }

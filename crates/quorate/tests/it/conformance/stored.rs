@@ -123,7 +123,7 @@ impl Owner {
         Self { client: client.into(), number, who: String::new() }
     }
 
-    /// Who it is stands in the value itself: others read it, too.
+    /// The value itself names the owner: others read it, too.
     fn classic(text: &str) -> Self {
         let (id, who) = text.split_once('@').expect("there is a part for people");
         let (client, number) = id.split_once(':').expect("there is a number");

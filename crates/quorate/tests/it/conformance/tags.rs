@@ -51,9 +51,9 @@ async fn tagged_lease_is_found_renewed_and_released_by_others(fixture: &Fixture)
         let found = bob.tagged_leases(["a", "b"]).await.expect("every node answers");
         assert_eq!((found.len(), found[0].tag, &found[0].lease), (1, TAG, &tagged));
         assert_eq!(found[0].lease.fence(), lease.fence());
-        // The untagged lease is over, and releasing it has no effect.
+        // The untagged lease has ended, and releasing it has no effect.
         assert!(matches!(alice.release_lease(&lease).await, Err(LeaseError::Lost(_))));
-        bob.renew_lease(&found[0].lease).await.expect("it lives on");
+        bob.renew_lease(&found[0].lease).await.expect("it is still held");
         let report = bob.inspect("a").await.expect("every node answers");
         assert_eq!(report.holder.expect("it is held").who, "label");
         bob.release_lease(&found[0].lease).await.expect("it was held");

@@ -36,7 +36,7 @@ async fn keys_deleted_from_a_majority_lose_the_lock(fixture: &Fixture) {
     let guard = take(client.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());
     (0..=fixture.tolerated()).for_each(|node| fixture.forget(node));
-    guard.check().expect("nobody has told alice yet");
+    guard.check().expect("alice does not know yet");
     let error = guard.verify().await.expect_err("too few nodes have it");
     let VerifyError::Lost(lost) = error else { panic!("{error}") };
     assert_eq!(lost.reason, LostReason::Gone);

@@ -65,7 +65,7 @@ fn a_question_that_arrives_after_the_lease_was_handed_over_revives_nothing() {
     let before = servers[2].command_calls("time");
     to_third.set(Fault::Pass);
     eventually("it has arrived", PATIENCE, || servers[2].command_calls("time") > before);
-    assert!(block_on(carol.renew_lease(&lease)).is_err(), "it is over");
+    assert!(block_on(carol.renew_lease(&lease)).is_err(), "it has ended");
     let _guard = block_on(carol.mutex(NAME).lock()).expect("a majority is free");
 }
 
@@ -96,7 +96,7 @@ fn former_owner_releases_nothing_after_the_hand_over() {
         connect_to_all(settings.ttl(Duration::from_millis(300)))
     });
     let long = Duration::from_secs(60);
-    let guard = block_on(alice.mutex(NAME).ttl(long).lock()).expect("nobody has it");
+    let guard = block_on(alice.mutex(NAME).ttl(long).lock()).expect("it is free");
     let lease = block_on(guard.detach()).expect("it is held");
     let waiter = std::thread::spawn(move || block_on(dave.mutex(NAME).lock_timeout(PATIENCE)));
     eventually("it waits", PATIENCE, || {
@@ -122,7 +122,7 @@ fn pending_commands_reach_the_only_node_before_the_hand_over() {
     let settings = settings.ttl(Duration::from_secs(6)).vote_timeout(Duration::from_millis(100));
     let alice = connect_to_all(settings.observer(journal.clone()));
     let carol = connect_to_all(Client::builder().quarantine(false).nodes([server.url()]));
-    let guard = block_on(alice.mutex(NAME).lock()).expect("nobody has it");
+    let guard = block_on(alice.mutex(NAME).lock()).expect("it is free");
     proxy.set(Fault::BlackHole);
     eventually("a renewal is on its way", PATIENCE, || journal.count("renewed") > 0);
     let mut leaving = Box::pin(guard.detach());
@@ -133,7 +133,7 @@ fn pending_commands_reach_the_only_node_before_the_hand_over() {
     // Whatever Alice has sent before this was there before it.
     block_on(alice.inspect(NAME)).expect("the node answers");
     assert_eq!(server.get(NAME), None, "it stays free");
-    assert!(block_on(carol.renew_lease(&lease)).is_err(), "it is over");
+    assert!(block_on(carol.renew_lease(&lease)).is_err(), "it has ended");
 }
 
 /// The adopter may release the lease at once, and the third node is slow.
@@ -142,7 +142,7 @@ fn slow_node_has_the_new_owner_before_it_is_reported() {
     let cluster = Cluster::start(3);
     let patient = cluster.through_proxies().vote_timeout(Duration::from_secs(5));
     let (alice, carol) = (connect_to_all(patient), connect_to_all(cluster.direct()));
-    let guard = block_on(alice.mutex(NAME).lock()).expect("nobody has it");
+    let guard = block_on(alice.mutex(NAME).lock()).expect("it is free");
     block_on(guard.extend(LONG)).expect("it is held");
     let is_held = || cluster.servers.iter().all(|server| server.get(NAME).is_some());
     eventually("every node has it", PATIENCE, is_held);
@@ -163,7 +163,7 @@ fn lease_that_expires_before_the_answer_is_not_handed_over() {
     let settings = Client::builder().quarantine(false).nodes([proxy.url()]);
     let alice = connect_to_all(settings.vote_timeout(PATIENCE));
     let ttl = Duration::from_millis(900);
-    let guard = block_on(alice.mutex(NAME).ttl(ttl).no_renew().lock()).expect("nobody has it");
+    let guard = block_on(alice.mutex(NAME).ttl(ttl).no_renew().lock()).expect("it is free");
     block_on(guard.extend(ttl)).expect("it is held");
     // The answer to the first question comes in time, and that to the second one does not. Links
     // wait for longer than for one of them.
@@ -193,7 +193,7 @@ impl Fixture {
         let settings = || Client::builder().quarantine(false).ttl(LONG);
         let carol = connect_to_all(settings().nodes(servers.iter().map(Server::url)));
         let bob = connect_to_all(settings().nodes([servers[2].url()]));
-        let bobs = block_on(bob.mutex(NAME).lock()).expect("nobody has it");
+        let bobs = block_on(bob.mutex(NAME).lock()).expect("it is free");
         let urls = [servers[0].url(), servers[1].url(), to_third.url()];
         let alice = connect_to_all(settings().nodes(urls));
         let alices = block_on(alice.mutex(NAME).lock()).expect("two nodes are free");

@@ -165,7 +165,7 @@ fn lease_that_expired_before_the_answers_is_released() {
     let cluster = Cluster::start(3);
     let client = connect_to_all(cluster.through_proxies().vote_timeout(SHORT));
     let guard = block_on(client.mutex(NAME).ttl(2 * SHORT).no_renew().lock()).unwrap();
-    eventually("it is over soon", PATIENCE, || guard.remaining() < SHORT / 4);
+    eventually("it expires soon", PATIENCE, || guard.remaining() < SHORT / 4);
     cluster.set(&[0, 1, 2], Fault::Delay { up: Duration::ZERO, down: SHORT / 2 });
     let left = block_on(guard.detach());
     assert!(matches!(left, Err(LeaseError::Lost(_))), "{left:?}");

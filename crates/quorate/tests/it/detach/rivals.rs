@@ -65,7 +65,7 @@ fn second_adopter_fails_and_changes_nothing_while_a_node_is_down() {
     block_on(adopted.release()).expect("it is held");
 }
 
-/// Of the two nodes that have the lease, one hears of Bob first and the other one of Carol.
+/// Of the two nodes that have the lease, one receives Bob's request first, the other one Carol's.
 #[test]
 fn adopters_that_split_the_nodes_both_fail_and_leave_nothing() {
     let fixture = Fixture::start();

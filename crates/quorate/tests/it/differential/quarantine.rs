@@ -66,7 +66,7 @@ impl Trial<'_> {
         let (to_ms, micros) = self.draw.set_clocks(self.node.now_us() / 1_000);
         self.node.set_clock(to_ms, micros);
         let now = NodeTime::from_micros(to_ms * 1_000);
-        // It forgets what is over, as the server is about to.
+        // It forgets what has expired, as the server is about to.
         self.store.names(now);
         self.store.queued_names(now);
         let steps = self.draw.batch(self.store.clone(), self.run, now);

@@ -73,7 +73,7 @@ fn error_without_answers_names_the_reason_of_each_node() {
     }
 }
 
-/// Nobody waits for a silent node for ever.
+/// Nobody waits for a silent node forever.
 #[test]
 fn a_node_that_hangs_is_not_waited_for() {
     let nodes = MemoryNodes::new(3);

@@ -46,7 +46,7 @@ fn three_nodes_that_refuse_connections_are_named(mode: Mode) {
     the_nodes_are_named(mode, WayDown::Refused);
 }
 
-/// A waiter gives up after a ttl of silence. What it hears of the holder in between begins another.
+/// A waiter gives up after a ttl of silence. A reply about the holder restarts that time.
 #[tokio::test(start_paused = true)]
 async fn silence_counts_from_the_last_answer_of_a_majority() {
     for mode in [Mode::Queue, Mode::Classic] {

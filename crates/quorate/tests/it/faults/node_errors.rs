@@ -151,7 +151,7 @@ fn nodes_that_change_during_a_wait_are_reported_as_they_are_at_its_end(mode: Mod
 fn error_reply_of_a_server_is_reported_while_it_is_current(mode: Mode) {
     let (cluster, witness) = (Cluster::start_in(mode, 3), Witness::default());
     let client = connect_to_all(patient(cluster.direct(), &witness));
-    // A busy machine may not have answered the last question when the time is over.
+    // A busy machine may not have answered the last question when the time has passed.
     let is_sound = |report: &NodeReport| {
         witness.agrees(report) || node_error(report) == Some(&NodeError::TimedOut)
     };
@@ -178,12 +178,12 @@ fn first_try_of_a_new_client_waits_for_its_connections(mode: Mode) {
     let cluster = Cluster::start_in(mode, 3);
     let client = build(cluster.direct());
     let guard = block_on(client.mutex("a").try_lock()).expect("all nodes vote");
-    assert!(guard.is_some(), "nobody has it");
+    assert!(guard.is_some(), "it is free");
     let permit = block_on(semaphore(&build(cluster.direct())).try_acquire());
-    assert!(permit.expect("all nodes vote").is_some(), "nobody has one");
+    assert!(permit.expect("all nodes vote").is_some(), "a permit is free");
     if mode == Mode::Queue {
         let share = block_on(build(cluster.direct()).rwlock("b").try_read());
-        assert!(share.expect("all nodes vote").is_some(), "nobody has it alone");
+        assert!(share.expect("all nodes vote").is_some(), "there is no writer");
     }
 }
 

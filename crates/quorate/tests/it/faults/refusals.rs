@@ -211,7 +211,7 @@ fn server_that_is_busy_with_a_script_is_a_passing_error() {
     let server = Server::builder().config("busy-reply-threshold", "20").start();
     let client = block_on(Client::connect([server.url()])).unwrap();
     let guard = block_on(client.mutex("held").lock()).unwrap();
-    // Both before the script runs: afterwards even the greeting is refused.
+    // Both before the script runs: afterwards even `HELLO` is refused.
     let (mut looping, mut killing) = (server.connection(), server.connection());
     let script = std::thread::spawn(move || {
         redis::cmd("EVAL").arg("while true do end").arg(0).exec(&mut looping)

@@ -2,7 +2,7 @@
 
 use quorate::fence::Fence;
 
-/// The smallest fence, one of today, and the largest that fits.
+/// The smallest fence, one of the present time, and the largest that fits.
 fn fences() -> [Fence; 3] {
     [0, 1_800_000_000_000_000, i64::MAX.unsigned_abs()].map(Fence::new)
 }

@@ -49,7 +49,7 @@ fn a_value_that_is_not_there_is_read_as_nothing_and_the_read_counts() {
 }
 
 #[test]
-fn the_value_stays_an_ordinary_key_and_the_fence_stays_for_ever() {
+fn the_value_stays_an_ordinary_key_and_the_fence_stays_forever() {
     on_each(|server| {
         assert!(Price::on(server).write(Fence::new(7), 42));
         assert_eq!(server.get(VALUE), Some(b"42".into()));

@@ -206,7 +206,7 @@ impl Waiting {
         let first = permits.pop().expect("there are two");
         let mut guards = Vec::new();
         for waiter in [mutex, writer, first] {
-            let guard = tokio::time::timeout(PATIENCE, waiter).await.expect("it is handed on");
+            let guard = tokio::time::timeout(PATIENCE, waiter).await.expect("it is handed off");
             guards.push(guard.expect("no panic").expect("its turn has come"));
         }
         (Held(guards), second)

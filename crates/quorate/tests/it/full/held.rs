@@ -15,7 +15,7 @@ fn held_locks_and_waiters_outlive_a_full_server() {
         let journal = Journal::default();
         let (holder, other) = (nodes.client(&journal).await, nodes.client(&journal).await);
         let held = Held::take(&holder, nodes.mode).await;
-        // In classic mode nobody has a place in a queue.
+        // In classic mode there is no queue.
         let waiting = (nodes.mode == Mode::Queue).then(|| Waiting::join(nodes, &other));
 
         nodes.set_full(true);

@@ -33,7 +33,7 @@ fn held_locks_and_waiters_outlive_a_reconnect_to_a_full_server() {
     });
 }
 
-/// The session is over when the connection is made anew, and its key is gone.
+/// The session has expired when the connection is made anew, and its key is gone.
 #[test]
 fn held_locks_and_waiters_outlive_a_long_cut_from_a_full_server() {
     on_every_set(LONG_TTL, async |nodes| {
@@ -45,7 +45,7 @@ fn held_locks_and_waiters_outlive_a_long_cut_from_a_full_server() {
         nodes.set_full(true);
         nodes.proxies.iter().for_each(|proxy| proxy.set(Fault::Refuse));
         [&holder, &other].into_iter().for_each(wait_until_cut_off);
-        eventually("every session is over", PATIENCE, || {
+        eventually("every session has expired", PATIENCE, || {
             nodes.servers.iter().all(|server| server.sessions() == 0)
         });
         nodes.proxies.iter().for_each(|proxy| proxy.set(Fault::Pass));
@@ -73,5 +73,5 @@ fn ups(nodes: &Nodes, journal: &Journal) -> Vec<usize> {
 
 const TTL: Duration = Duration::from_secs(6);
 
-/// Longer than a session lasts, and than it takes to notice that all of them are over.
+/// Longer than a session lasts, and than it takes to notice that all of them have expired.
 const LONG_TTL: Duration = Duration::from_secs(20);

@@ -48,8 +48,8 @@ fn new_lock_on_a_full_server_fails_with_the_reason() {
     });
 }
 
-/// The waiter before it is thrown out of the queue, since its session is over: a write that needs
-/// no memory, and must not let the reader in.
+/// The waiter before it is removed from the queue, since its session has expired: a write that
+/// needs no memory, and must not admit the reader.
 #[test]
 fn new_reader_is_not_blocked_by_a_waiter_that_has_ended() {
     let server = Server::start();
@@ -71,7 +71,7 @@ fn new_reader_is_not_blocked_by_a_waiter_that_has_ended() {
         };
         eventually("it waits", PATIENCE, || queue().len() == 1);
         proxy.set(Fault::Refuse);
-        eventually("its session is over", PATIENCE, || server.sessions() == 2);
+        eventually("its session has expired", PATIENCE, || server.sessions() == 2);
         let mut fill = cmd("CONFIG");
         fill.arg(&["SET", "maxmemory", "1"]);
         fill.exec(&mut server.connection()).expect("the server takes it");

@@ -135,7 +135,7 @@ fn a_replica_is_refused() {
     assert_eq!(node_error_of(&server.url()), NodeError::ReadOnly);
     refused(&server.url(), SHORT);
 
-    // But not for ever.
+    // But not forever.
     let client = Client::builder().quarantine(false).nodes([server.url()]).build().unwrap();
     redis::cmd("REPLICAOF").arg(&["NO", "ONE"]).exec(&mut server.connection()).unwrap();
     drop(block_on(client.mutex(NAME).lock_timeout(LONG)).unwrap());

@@ -58,7 +58,7 @@ fn shown(value: &[u8]) -> Holder {
         other => panic!("the lock is held, but lock_timeout returned {other:?}"),
     };
     assert_eq!(server.get(NAME).as_deref(), Some(value));
-    block_on(client.mutex("another").lock()).expect("nobody has it").check().expect("just taken");
+    block_on(client.mutex("another").lock()).expect("it is free").check().expect("just taken");
     assert_eq!(journal.count("down"), 0, "{:?}", journal.lines());
     *holder
 }

@@ -1,4 +1,4 @@
-//! Peers that are no Redis, or an odd one: clear troubles, no panics, no waiting for ever.
+//! Peers that are no Redis, or an odd one: clear errors, no panics, no waiting forever.
 
 pub(crate) mod peer;
 

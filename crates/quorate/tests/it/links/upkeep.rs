@@ -69,7 +69,7 @@ fn an_idle_link_is_left_alone() {
     let client = block_on(Client::connect([proxy.url()])).unwrap();
     drop(block_on(client.mutex(NAME).lock()).unwrap());
     eventually("the key is gone", PATIENCE, || server.lock_keys().is_empty());
-    // A second client whose link is silent shows when the time of silence is over.
+    // A second client whose link is silent shows when the time of silence has passed.
     let other = Proxy::start(&server.address());
     let silent = block_on(Client::connect([other.url()])).unwrap();
     other.set(Fault::BlackHole);

@@ -27,7 +27,7 @@ async fn a_folder_that_is_removed_is_made_anew_and_its_holder_heals() {
         // Only a caller notices it, and the first caller gets an error.
         while folder.names() != ["a"] {
             assert!(started.elapsed() < PATIENCE, "without {gone:?} it is not made anew");
-            guard.extend(TTL).await.expect("the lease lives on");
+            guard.extend(TTL).await.expect("the lease is still held");
         }
         let bob = folder.builder().build().unwrap();
         assert!(bob.mutex("a").try_lock().await.unwrap().is_none(), "it is held");
@@ -61,39 +61,39 @@ async fn removed_log_does_not_leave_two_holders() {
     assert!(alice.mutex("a").try_lock().await.unwrap().is_none(), "one world");
 }
 
-/// A process that is stopped in the middle of its turn keeps it. Nothing can be had meanwhile, and
-/// what was asked for in vain is given back.
+/// A process that is stopped while it holds the file lock keeps it. Other calls fail meanwhile, and
+/// what they asked for is released afterwards.
 #[tokio::test]
 async fn others_wait_behind_a_stopped_holder_of_the_file_lock() {
     let folder = Folder::new();
     let client = folder.builder().ttl(Duration::from_millis(400)).build().unwrap();
     client.mutex("a").lock().await.unwrap().release().await.unwrap();
-    let turnstile = fs::File::open(folder.path().join("lock")).unwrap();
-    turnstile.lock().unwrap();
+    let lock_file = fs::File::open(folder.path().join("lock")).unwrap();
+    lock_file.lock().unwrap();
     let error = client.mutex("a").try_lock().await.unwrap_err();
     assert!(error.to_string().contains("timed out"), "{error}");
     let held_up = folder.builder();
     let late = tokio::task::spawn_blocking(move || held_up.build().unwrap()).await.unwrap();
     assert_eq!(late.node_status()[0].answer, NodeAnswer::NodeError(NodeError::Connecting));
-    turnstile.unlock().unwrap();
+    lock_file.unlock().unwrap();
     wait_until_attached(&late);
-    assert!(late.mutex("a").lock().await.is_ok(), "what was asked for in vain is given back");
+    assert!(late.mutex("a").lock().await.is_ok(), "the call that timed out has released its grant");
 }
 
-/// What a client that ends has asked for is not taken any more, however late its turn comes.
+/// A request of a client that has ended is not executed, even if the file lock comes much later.
 #[tokio::test]
 async fn waiter_for_the_file_lock_that_leaves_leaves_nothing() {
     let folder = Folder::new();
     let client = folder.builder().build().unwrap();
-    let turnstile = fs::File::open(folder.path().join("lock")).unwrap();
-    turnstile.lock().unwrap();
+    let lock_file = fs::File::open(folder.path().join("lock")).unwrap();
+    lock_file.lock().unwrap();
     let mutex = client.mutex("a");
     let trying = tokio::spawn(async move { mutex.try_lock().await.map(drop) });
     tokio::task::yield_now().await;
-    eventually("its worker waits for its turn", PATIENCE, || folder.is_waited_for());
+    eventually("its worker waits for the file lock", PATIENCE, || folder.is_waited_for());
     let end = client.shutdown(Duration::from_millis(1)).await;
     assert!(!end.is_clean, "it has not been answered");
-    turnstile.unlock().unwrap();
+    lock_file.unlock().unwrap();
     assert!(trying.await.unwrap().is_err());
     eventually("its socket is removed", PATIENCE, || folder.events().is_empty());
     assert!(folder.names().is_empty(), "nobody would give it back");

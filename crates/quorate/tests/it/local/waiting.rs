@@ -81,7 +81,7 @@ async fn waiter_that_the_node_lost_gets_the_lock() {
     folder.forget();
     assert!(bob.mutex("b").try_lock().await.unwrap().is_some());
     let next = tokio::time::timeout(PATIENCE, waiting).await;
-    next.expect("it is not forgotten for ever").unwrap().unwrap();
+    next.expect("it is not forgotten forever").unwrap().unwrap();
     drop(guard);
 }
 

@@ -49,7 +49,7 @@ fn check_never_succeeds_after_a_key_has_expired() {
     for round in 0..LOOKING_ROUNDS {
         let (guard, renewals, kept_until) = fixture.hold_without_majority();
         let mut was_held_too_long = false;
-        eventually("the key is over", PATIENCE, || {
+        eventually("the key has expired", PATIENCE, || {
             // Read before the look, so it is not later than that.
             let now = unix_time();
             was_held_too_long |= guard.check().is_ok() && now >= kept_until;
@@ -111,7 +111,7 @@ fn kept_until(server: &Server) -> Duration {
 
 /// What this machine's clock says, since 1970.
 fn unix_time() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("1970 is over")
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970")
 }
 
 /// An observer that knows when things were told. Clones are the same log.

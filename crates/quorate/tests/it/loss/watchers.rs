@@ -35,7 +35,7 @@ async fn loss_is_reported_to_later_callers() {
     fixture.behave(&[Hang; 3]);
     let (lost, _) = loss(&guard).await;
     drop(guard);
-    assert_eq!(early.await, lost, "also when the guard is gone");
+    assert_eq!(early.await, lost, "even after the guard is dropped");
     assert_eq!(flag.cancelled().await, lost);
 }
 

@@ -69,7 +69,7 @@ async fn work_inside_of_with_is_dropped_and_the_lock_released() {
 async fn work_that_ends_after_the_loss_does_not_count() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
-    // The time is over and the work done before anybody could say so.
+    // The lease expires and the work is done before either can be reported.
     let worked = guard.run(async {
         let ahead = tokio::time::advance(2 * TTL);
         let mut ahead = std::pin::pin!(ahead);
@@ -106,12 +106,12 @@ async fn dropping_a_run_drops_the_work_and_keeps_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_waits_for_ever_ends_with_its_longest_time() {
+async fn work_that_waits_forever_ends_with_its_longest_time() {
     let fixture = PausedFixture::new(3);
     let mutex = fixture.mutex().max_hold(4 * TTL);
     let worked = mutex.with(async |_| pending::<()>().await).await;
     let Err(WithError::Lost(lost)) = worked else {
-        panic!("it waits for ever");
+        panic!("it waits forever");
     };
     assert_eq!(lost.reason, LostReason::MaxHold);
     assert_eq!(fixture.holding(), 0);
@@ -122,7 +122,7 @@ async fn work_that_waits_for_ever_ends_with_its_longest_time() {
 struct Steps(Arc<AtomicUsize>);
 
 impl Steps {
-    /// Takes a step now and then, for ever.
+    /// Takes a step now and then, forever.
     async fn work(&self) {
         loop {
             self.0.fetch_add(1, Ordering::SeqCst);

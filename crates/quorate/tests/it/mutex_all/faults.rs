@@ -104,5 +104,5 @@ fn set_waits_on_while_its_connections_break(mode: Mode) {
     let set = waiting.join().expect("no panic").expect("both are free");
     block_on(set.verify()).expect("both are held");
     drop(set);
-    cluster.wait_until_empty("after all is over");
+    cluster.wait_until_empty("at the end");
 }

@@ -162,7 +162,7 @@ async fn redlock_net_stalled_extension_does_not_prolong_a_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn redlock_net_a_lock_can_be_kept_from_living_for_ever() {
+async fn redlock_net_a_lock_can_be_kept_from_living_forever() {
     let fixture = PausedFixture::new(3);
     let guard = take(&fixture.mutex().max_hold(2 * TTL)).await;
     assert_eq!(loss(&guard).await.0.reason, LostReason::MaxHold);

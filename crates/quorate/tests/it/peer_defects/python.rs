@@ -40,7 +40,7 @@ async fn redis_py_a_release_that_is_never_polled_still_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn redis_py_connection_error_on_release_does_not_leave_the_key_for_ever() {
+async fn redis_py_connection_error_on_release_does_not_leave_the_key_forever() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     fixture.behave(&[Fail; 3]);

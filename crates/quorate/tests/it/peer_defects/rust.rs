@@ -17,7 +17,7 @@ use crate::{
 
 in_both_modes! {
     paused:
-    rslock_connection_errors_do_not_make_a_lock_spin_for_ever,
+    rslock_connection_errors_do_not_make_a_lock_spin_forever,
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,7 +77,7 @@ async fn rslock_one_black_holed_node_does_not_stall() {
     assert_eq!(started.elapsed(), Duration::ZERO, "nobody waited for it");
 }
 
-async fn rslock_connection_errors_do_not_make_a_lock_spin_for_ever(mode: Mode) {
+async fn rslock_connection_errors_do_not_make_a_lock_spin_forever(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     fixture.behave(&[Fail; 3]);
     let mutex = fixture.mutex();

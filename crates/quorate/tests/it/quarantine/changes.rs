@@ -74,7 +74,7 @@ async fn clients_with_either_list_join_until_the_change_is_closed() {
     let error = new.change_nodes().await.expect_err("too soon");
     assert!(matches!(error, ChangeError::TooSoon { left } if left <= GUARD), "{error}");
     wait_for_vote(&new, 3);
-    wait_until(&old, "the old list is let in", |nodes| nodes.iter().all(is_attached));
+    wait_until(&old, "the old list is admitted", |nodes| nodes.iter().all(is_attached));
     assert!(load.stop().await > 0, "both lists are in use");
     let closed = close(&new).await;
     assert!(!closed, "nothing is open any more");
@@ -95,12 +95,12 @@ async fn first_try_of_a_new_client_waits_until_the_nodes_confirm_each_other() {
     for number in 0..20 {
         let new = client(&servers, &[0, 1, 2, 3]);
         let guard = new.mutex(format!("a{number}")).try_lock().await.expect("three of four vote");
-        assert!(guard.is_some(), "nobody has it");
+        assert!(guard.is_some(), "it is free");
     }
 }
 
-/// Otherwise some would go by it at once, the others only when the guard is over, and too few of
-/// them would agree until then.
+/// Otherwise some would go by it at once, the others only when the quarantine has ended, and too
+/// few of them would agree until then.
 #[tokio::test(flavor = "multi_thread")]
 async fn second_change_within_a_quarantine_is_proposed_to_no_node() {
     let servers = Server::start_many(5);
@@ -134,7 +134,7 @@ async fn second_change_within_a_quarantine_is_proposed_to_no_node() {
     wait_for_vote(&new, 2);
     let load = Load::start(&new, "new");
     // It has met the nodes once, when they still had to wait.
-    let changed = idle.change_nodes().await.expect("the guard is over");
+    let changed = idle.change_nodes().await.expect("the quarantine has ended");
     assert_eq!(changed.change, 3, "{changed}");
     assert!(load.stop().await > 0);
 }

@@ -94,7 +94,7 @@ async fn one_try_acquires_although_the_script_was_lost() {
             let flush = cmd("SCRIPT").arg("FLUSH").exec(&mut server.connection());
             flush.expect("the scripts are gone");
         }
-        let held = client.mutex("a").try_lock().await.expect("they vote").expect("nobody has it");
+        let held = client.mutex("a").try_lock().await.expect("they vote").expect("it is free");
         eventually("every node has it", PATIENCE, || {
             fixture.servers.iter().all(|server| server.get("a").is_some())
         });

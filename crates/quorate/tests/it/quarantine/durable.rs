@@ -58,7 +58,7 @@ async fn node_that_writes_every_second_is_quarantined() {
 async fn node_not_known_as_durable_is_quarantined() {
     let fixture = Fixture::of(always().start_many(3), MAX_TTL);
     let before = fixture.client("before").await;
-    assert_eq!(field(&fixture.servers[NODE], "durable"), "0", "nobody has looked");
+    assert_eq!(field(&fixture.servers[NODE], "durable"), "0", "no client has checked it");
     drop(before);
     let server = &fixture.servers[NODE];
     server.kill();

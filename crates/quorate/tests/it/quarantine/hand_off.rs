@@ -15,11 +15,11 @@ use crate::conformance::fixture::PATIENCE;
 async fn a_copy_of_another_node_hands_no_lock_on() {
     let fixture = Fixture::of(copied_at_once().start_many(3), MAX_TTL);
     for round in 0..ROUNDS {
-        hand_on_round(&fixture, round).await;
+        hand_off_round(&fixture, round).await;
     }
 }
 
-async fn hand_on_round(fixture: &Fixture, round: usize) {
+async fn hand_off_round(fixture: &Fixture, round: usize) {
     let [first, second, third] = &fixture.servers[..] else { panic!("three") };
     let client = fixture.client("early").await;
     // The holder has the lock on the second and the third only.

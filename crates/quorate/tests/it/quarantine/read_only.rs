@@ -122,7 +122,7 @@ async fn last_node_that_rejects_is_reported_with_the_admitted_ones() {
     wait_until(&client, "the third votes", |nodes| nodes.iter().all(is_attached));
 }
 
-/// Hands on to the server what comes, and stores a key just before an admission.
+/// Passes every command to the server, and stores a key just before an admission.
 fn relay_and_store(server: &Server) -> Peer {
     let (address, url) = (server.address(), server.url());
     Peer::start(move |mut client| {

@@ -84,7 +84,7 @@ impl<'a> Queue<'a> {
         lines.iter().filter(is_answer).count()
     }
 
-    /// Who has had the lock so far.
+    /// The clients that have held the lock so far.
     pub(super) fn turns(&self) -> Vec<usize> {
         self.turns.get().into_iter().map(|(number, _)| number).collect()
     }

@@ -87,7 +87,7 @@ fn waiters_continue_after_all_servers_lost_their_data() {
         let had = tokio::time::timeout(PATIENCE, waiting).await.expect("it comes back");
         // Of its fence nothing is promised: those before it are forgotten, and it is drawn by a
         // client whose clock need not agree with the other's to the millisecond.
-        let had = had.expect("no panic").expect("nobody has it");
+        let had = had.expect("no panic").expect("it is free");
         // The former waiter is notified as soon as a session begins in which it can ask.
         let started = Instant::now();
         let lost = loop {
@@ -169,7 +169,7 @@ fn grant_without_its_session_does_not_count() {
     let is_lost = || client.node_status()[0].answer != NodeAnswer::Attached;
     eventually("the session is lost", PATIENCE, is_lost);
     block_on(first_held.release()).expect("it is held");
-    eventually("it is handed on", PATIENCE, || line(second).is_empty());
+    eventually("it is handed off", PATIENCE, || line(second).is_empty());
     // What the second server told before it answers this is known by then.
     block_on(block_on(take(client.mutex("b"))).release()).expect("it is held");
     assert_eq!(journal.count("acquire a ended"), 0, "one server of three has it");
@@ -179,7 +179,7 @@ fn grant_without_its_session_does_not_count() {
     block_on(had.verify()).expect("two servers have it");
 }
 
-/// Connections that are there stay, and no new one is let in.
+/// Existing connections stay open, and no new one is accepted.
 fn forget_and_turn_away(server: &Server) {
     let mut connection = server.connection();
     let set = cmd("CONFIG").arg(&["SET", "requirepass", "secret"]).exec(&mut connection);

@@ -139,7 +139,7 @@ async fn a_handed_entry_is_renewed_and_released_by_others(fixture: &Fixture) {
     let inner = enter(&bob, "x").await;
     assert!(bob.renew_lease(&lease).await.expect("it is there") > LONG / 2);
     bob.release_lease(&lease).await.expect("it is there");
-    assert!(bob.renew_lease(&lease).await.is_err(), "it is over");
+    assert!(bob.renew_lease(&lease).await.is_err(), "it has ended");
     inner.verify().await.expect("that was another entry");
     assert!(is_taken(alice.mutex("a")).await);
     release(inner).await;
@@ -155,7 +155,7 @@ async fn a_tagged_entry_is_found_and_keeps_its_identity(fixture: &Fixture) {
     let found = bob.tagged_leases(["a"]).await.expect("every node answers");
     assert_eq!((found.len(), found[0].tag, &found[0].lease), (1, tag, &tagged));
     release(outer).await;
-    bob.renew_lease(&found[0].lease).await.expect("it lives on");
+    bob.renew_lease(&found[0].lease).await.expect("it is still held");
     let report = reported(fixture, &bob, |report| report.shared_with.is_empty()).await;
     let holder = report.holder.expect("it is held");
     assert_eq!(holder.identity.as_deref(), Some("é!:r%61"));

@@ -119,7 +119,7 @@ async fn drop_after_each_poll(behaviours: [Behaviour; 3], held: Holder) {
     }
 }
 
-/// Polls the call that often, drops what came of it, and looks for what is left. True if the call
+/// Polls the call that often, drops it, and looks for what is left. True if the call
 /// was over by then, so that more polls would show nothing new.
 async fn drop_after(
     polls: usize,

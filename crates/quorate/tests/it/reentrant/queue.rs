@@ -59,7 +59,7 @@ async fn an_entry_passes_all_who_wait_for_its_identity(fixture: &Fixture) {
     assert_eq!(
         reported(fixture, &alice, |_| true).await.waiting_total,
         12,
-        "nobody has lost its place"
+        "no waiter has lost its place"
     );
     release(outer).await;
     // The first is of an identity that waits four times.
@@ -148,7 +148,7 @@ async fn an_entry_that_gives_up_clears_the_way(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-/// It has come first, and no entry that comes now is before it for ever.
+/// It has come first, and no entry that comes now is before it forever.
 async fn a_waiter_before_an_identity_that_has_entered_gets_it_next(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let mut held = enter(&client, "x").await;

@@ -5,7 +5,7 @@ use quorate_testkit::{Server, redis::cmd};
 use super::{entry, release, waiting, won};
 use crate::conformance::fixture::{Fixture, on_servers, take};
 
-/// Without failures that happens while an entry rests: for a moment it stands in no queue.
+/// Without failures that happens while an entry rests: for a moment it is in no queue.
 #[test]
 fn identities_with_one_node_each_settle_before_their_heartbeats() {
     on_servers(&[2], identities_with_one_node_each_settle);

@@ -1,4 +1,4 @@
-//! How a part of a lock ends, lives on, moves and comes back.
+//! How a share of a lock ends, is renewed, is handed over and is restored.
 
 use std::time::{Duration, Instant};
 
@@ -83,7 +83,7 @@ async fn a_part_is_handed_to_another_process(fixture: &Fixture) {
     assert_eq!(whos, ["alice", "bob"]);
     let lease = guard.detach().await.unwrap();
     alice.release_lease(&lease).await.expect("it is there");
-    assert!(alice.renew_lease(&lease).await.is_err(), "it is over");
+    assert!(alice.renew_lease(&lease).await.is_err(), "it has ended");
     reported(fixture, &alice, |report| report.shared_with.is_empty()).await;
 }
 

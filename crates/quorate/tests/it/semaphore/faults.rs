@@ -72,5 +72,5 @@ fn who_waits_waits_on_while_there_is_no_majority(mode: Mode) {
     let got = waiting.join().unwrap().unwrap();
     assert_eq!(got.name(), "jobs#1");
     drop(got);
-    cluster.wait_until_empty("after all is over");
+    cluster.wait_until_empty("at the end");
 }

@@ -90,7 +90,7 @@ async fn permit_of_a_killed_holder_expires(fixture: &Fixture) {
     let dies = take(&jobs(&alice, 2).ttl(SHORT).no_renew(), 1).await.remove(0);
     let name = dies.name().to_owned();
     dies.leave_to_expire();
-    let got = jobs(&bob, 2).acquire_timeout(PATIENCE).await.expect("its time is over");
+    let got = jobs(&bob, 2).acquire_timeout(PATIENCE).await.expect("the first has expired");
     assert_eq!(got.name(), name);
     drop((kept, got));
     wait_until_only(fixture, &[]);

@@ -51,7 +51,7 @@ async fn a_semaphore_that_shrinks_admits_nobody_before_one_of_its_permits_is_fre
     let semaphore = jobs(&few, 2);
     let waiting = tokio::spawn(async move { semaphore.acquire().await });
     wait_for_queue(fixture, &many, 2, 0).await;
-    // Higher permits that are released are of no use to it: nobody has them any more.
+    // Higher permits that are released are of no use to it: they no longer exist.
     for number in [4, 3] {
         guards.pop().expect("it is held").release().await.expect("it is held");
         wait_until_only_and_queue(fixture, &names(&guards));

@@ -67,7 +67,7 @@ fn certificate_of_another_authority_is_reported_as_rejected() {
 fn plain_answer_to_tls_is_recognized() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("rediss://{}", listener.local_addr().unwrap());
-    // What a server says to a greeting that it cannot read, if that happens to have a line end.
+    // What a server replies to a TLS hello that it cannot read, if that happens to have a line end.
     thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             let _ = stream.read(&mut [0; 64]);

@@ -44,7 +44,7 @@ fn time_passes_on_every_paused_runtime_of_a_process() {
         let guard = client().mutex(NAME).lock().await.unwrap();
         // In one jump, so that nothing is renewed in between.
         tokio::time::advance(TTL + Duration::from_secs(1)).await;
-        assert!(guard.check().is_err(), "its ttl is over: {guard:?}");
+        assert!(guard.check().is_err(), "its ttl has passed: {guard:?}");
     });
 }
 

@@ -1,4 +1,4 @@
-//! A lease that nobody holds any more is renewed no more.
+//! A lease whose holder is gone is not renewed.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -49,7 +49,7 @@ async fn release_is_retried_for_the_longest_extension() {
         guard.extend(TTL).await.unwrap();
         fixture.nodes.set(2, Fail);
         guard.release().await.unwrap();
-        // The last extension is over by then, and the node has the key by the one before it.
+        // The last extension has expired by then, and the node has the key by the one before it.
         pass(3 * TTL).await;
         fixture.nodes.set(2, Answer);
         assert_eq!(fixture.holding(), 0, "{mode:?}");
@@ -143,7 +143,7 @@ impl Witness {
         let journal = Journal::default();
         let settings = Client::builder().memory(&MemoryNodes::new(1)).observer(journal.clone());
         let client = settings.ttl(SHORT).build().expect("the settings are valid");
-        let held = block_on(client.mutex("witness").lock()).expect("nobody has it");
+        let held = block_on(client.mutex("witness").lock()).expect("it is free");
         Self { journal, _held: Arc::new(held) }
     }
 

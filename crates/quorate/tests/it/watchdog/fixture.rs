@@ -70,9 +70,9 @@ pub(crate) fn build(settings: ClientBuilder) -> Client {
     settings.build().expect("the settings are valid")
 }
 
-/// Takes a lock that nobody has.
+/// Takes a free lock.
 pub(crate) async fn take(mutex: &Mutex) -> Guard {
-    mutex.try_lock().await.expect("a majority answers").expect("nobody has it")
+    mutex.try_lock().await.expect("a majority answers").expect("it is free")
 }
 
 /// True if the lock is held.

@@ -104,7 +104,7 @@ async fn a_key_that_a_majority_lost_is_taken_again_or_noticed_at_the_next_renewa
     match mode {
         Mode::Queue => {
             pass(TTL / 3 + TICK).await;
-            assert_eq!(fixture.holding(), 3, "nobody has had it since");
+            assert_eq!(fixture.holding(), 3, "no other client has held it since");
             pass(5 * TTL).await;
             guard.check().unwrap();
             assert_eq!(fixture.journal.count("at risk"), 0);

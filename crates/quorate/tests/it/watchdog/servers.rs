@@ -19,7 +19,7 @@ fn a_server_keeps_a_held_lock_for_many_ttls() {
     let value = server.get(NAME).unwrap();
     let end = server.time_us() + 6 * TTL.as_micros() as u64;
     let mut seen = Vec::new();
-    eventually("six ttls are over", PATIENCE, || {
+    eventually("six ttls have passed", PATIENCE, || {
         let left = server.pttl(NAME);
         assert!(left > 0, "it has {left} ms left");
         seen.push(left);
@@ -41,7 +41,7 @@ fn a_killed_server_of_three_does_not_end_a_held_lock() {
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
     servers[1].kill();
     let renewed = journal.count("renewed orders:42 done");
-    eventually("three ttls are over", PATIENCE, || {
+    eventually("three ttls have passed", PATIENCE, || {
         guard.check().unwrap();
         journal.count("renewed orders:42 done") > renewed + 12
     });
@@ -58,7 +58,7 @@ async fn a_task_that_blocks_its_runtime_keeps_its_lock() {
     let guard = client.mutex(NAME).lock().await.unwrap();
     let end = server.time_us() + 3 * TTL.as_micros() as u64;
     // This blocks the only thread of the runtime: no task and no timer of it runs meanwhile.
-    eventually("three ttls are over", PATIENCE, || server.time_us() > end);
+    eventually("three ttls have passed", PATIENCE, || server.time_us() > end);
     guard.check().unwrap();
     assert!(server.pttl(NAME) > 0);
     guard.release().await.unwrap();

@@ -95,8 +95,8 @@ impl<'a> Node<'a> {
         time(cmd("TIME").query(&mut self.connection).expect("the server answers"))
     }
 
-    /// Runs the steps on the server, in one piece. Before that it looks for each of `keys`: what is
-    /// over is deleted then and counts no more.
+    /// Runs the steps on the server, in one piece. Before that it reads each of `keys`: what has
+    /// expired is deleted then and does not count.
     pub(super) fn ask(&mut self, steps: &[Step], keys: &[String]) -> Answered {
         let mut pipeline = pipe();
         pipeline.cmd("TIME");
@@ -155,8 +155,8 @@ impl<'a> Node<'a> {
             eval
         };
         pipeline.add_command(match command {
-            Command::Membership(Membership::Handshake(greeting)) => {
-                greet(eval(&self.digests.meet), greeting)
+            Command::Membership(Membership::Handshake(handshake)) => {
+                handshake_command(eval(&self.digests.meet), handshake)
             }
             Command::Membership(Membership::Enrol(Enrolment { mark, id, config, wall_ms })) => {
                 let mut eval = eval(&self.digests.enrol);
@@ -178,7 +178,7 @@ impl<'a> Node<'a> {
     }
 }
 
-fn greet(mut eval: Cmd, greeting: &Handshake) -> Cmd {
+fn handshake_command(mut eval: Cmd, handshake: &Handshake) -> Cmd {
     let Handshake {
         wall_ms,
         known,
@@ -188,7 +188,7 @@ fn greet(mut eval: Cmd, greeting: &Handshake) -> Cmd {
         quarantine_ms,
         is_read_only,
         is_durable,
-    } = greeting;
+    } = handshake;
     eval.arg(WIRE).arg(wall_ms);
     match known {
         Some(known) => eval.arg(known.seen_ms).arg(known.expected_ms),

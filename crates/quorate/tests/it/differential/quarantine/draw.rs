@@ -60,7 +60,7 @@ pub(super) struct Draw {
     /// Which of them speaks.
     at: usize,
     planted: Name,
-    /// The marks that the node has had, the last one last.
+    /// All marks of the node, the last one last.
     marks: Vec<Mark>,
     /// What the node knows of the set.
     config: Option<AgreedConfig>,
@@ -120,7 +120,7 @@ impl Draw {
     }
 
     /// Lets time pass, or sets clocks: what the node's shows next, and how many microseconds of
-    /// that millisecond are over.
+    /// that millisecond have passed.
     pub(super) fn set_clocks(&mut self, now_ms: u64) -> (u64, u64) {
         let span_ms = self.span_ms();
         let due_ms = self.instant().node_ms + span_ms;
@@ -192,7 +192,7 @@ impl Draw {
         };
         Step::Ask(match kind {
             0..=34 => {
-                Command::Membership(Membership::Handshake(self.greeting(at, now.as_millis())))
+                Command::Membership(Membership::Handshake(self.handshake(at, now.as_millis())))
             }
             35..=52 => {
                 let (mark, id, config) = (self.mark(), self.id(), self.new_config());
@@ -230,7 +230,7 @@ impl Draw {
             93 | 94 => return Step::Forget { name: self.planted.clone() },
             95 => return Step::Clear,
             _ if is_recorded => return Step::OtherRun,
-            _ => Command::Membership(Membership::Handshake(self.greeting(at, now.as_millis()))),
+            _ => Command::Membership(Membership::Handshake(self.handshake(at, now.as_millis()))),
         })
     }
 
@@ -245,13 +245,13 @@ impl Draw {
         let heard = Some(Instant { node_ms, wall_ms: self.wall_ms });
         match (command, reply) {
             (
-                Command::Membership(Membership::Handshake(greeting)),
+                Command::Membership(Membership::Handshake(handshake)),
                 Reply::Membership(Told::Info(met)),
             ) => {
                 let NodeInfo { mark, config, quarantine, .. } = &**met;
-                see(greeting.wall_ms);
-                if quarantine.is_some() && *mark == greeting.mark {
-                    *doubted = Instant { node_ms, wall_ms: greeting.wall_ms };
+                see(handshake.wall_ms);
+                if quarantine.is_some() && *mark == handshake.mark {
+                    *doubted = Instant { node_ms, wall_ms: handshake.wall_ms };
                 }
                 self.config.clone_from(config);
                 self.set_mark(*mark);
@@ -287,7 +287,7 @@ impl Draw {
         }
     }
 
-    fn greeting(&mut self, at: usize, now_ms: u64) -> Handshake {
+    fn handshake(&mut self, at: usize, now_ms: u64) -> Handshake {
         Handshake {
             wall_ms: self.wall(at, now_ms),
             known: self.known(at, now_ms),

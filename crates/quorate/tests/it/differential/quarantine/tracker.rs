@@ -33,9 +33,9 @@ impl Tracker {
         let kind = match (command, reply) {
             (Command::Membership(Membership::Handshake(_)), Reply::Full) => "full: not met",
             (
-                Command::Membership(Membership::Handshake(greeting)),
+                Command::Membership(Membership::Handshake(handshake)),
                 Reply::Membership(Told::Info(met)),
-            ) => self.met(greeting, met),
+            ) => self.met(handshake, met),
             (Command::Membership(Membership::Enrol(_)), Reply::Membership(Told::Enrolled)) => {
                 "enrolled"
             }
@@ -74,7 +74,7 @@ impl Tracker {
     }
 
     /// Fresh marks do not repeat: who gets it was judged anew.
-    fn met(&mut self, greeting: &Handshake, met: &NodeInfo) -> &'static str {
+    fn met(&mut self, handshake: &Handshake, met: &NodeInfo) -> &'static str {
         let was_doubted = std::mem::replace(&mut self.is_doubted, met.quarantine.is_some());
         if let Some(config) = &met.config {
             self.count("met with a set");
@@ -102,14 +102,14 @@ impl Tracker {
             _ => self.count("would not change yet"),
         }
         let is_last = met.quarantine.is_some_and(|it| it.left_ms == 1);
-        match (met.reason(), met.mark == greeting.mark) {
+        match (met.reason(), met.mark == handshake.mark) {
             (Some(Reason::Unknown), true) => "doubted: unknown",
             (Some(Reason::OtherRun), true) => "doubted: another run",
             (Some(Reason::RolledBack), true) => "doubted: rolled back",
             (Some(Reason::ClockStepped), true) => "doubted: clock stepped",
-            (Some(_), false) if is_last => "the last millisecond of the guard",
+            (Some(_), false) if is_last => "the last millisecond of the quarantine",
             (Some(_), false) => "doubted still",
-            (None, true) if was_doubted => "the guard is over",
+            (None, true) if was_doubted => "the quarantine has ended",
             (None, true) => "another run that has lost nothing",
             (None, false) => "votes",
         }
@@ -160,8 +160,8 @@ pub(super) const KINDS: [&str; 34] = [
     "doubted: rolled back",
     "doubted: clock stepped",
     "doubted still",
-    "the last millisecond of the guard",
-    "the guard is over",
+    "the last millisecond of the quarantine",
+    "the quarantine has ended",
     "another run that has lost nothing",
     "votes",
     "met with a set",

@@ -105,7 +105,7 @@ impl Ear {
 }
 
 /// `G` or `I`, the fence, for `G` the session, the owner; the name, which has no line breaks,
-/// stands in the last line.
+/// is the last line.
 fn push(client: ClientId, words: &[Vec<u8>]) -> Push {
     let [message, told_on, kind] = words else { panic!("{words:?} is no push") };
     assert_eq!(message, b"message");

@@ -104,7 +104,7 @@ impl Tracker {
             },
             (Command::Adopt { .. }, Reply::Stored) => "adopted",
             (Command::Adopt { .. }, _) => "not adopted",
-            (_, Reply::Released { is_ours: true }) if self.is_awaited => "handed on",
+            (_, Reply::Released { is_ours: true }) if self.is_awaited => "handed off",
             (_, Reply::Released { is_ours: true }) => "released",
             (_, Reply::Released { is_ours: false }) if self.is_free => "nobody's",
             (_, Reply::Released { is_ours: false }) => "not released",
@@ -258,7 +258,7 @@ impl Tracker {
             (Command::Release { yields: Some(_), .. }, Reply::Released { is_ours: true }) => {
                 "full: yielded"
             }
-            (_, Reply::Released { is_ours: true }) if self.is_awaited => "full: handed on",
+            (_, Reply::Released { is_ours: true }) if self.is_awaited => "full: handed off",
             (_, Reply::ExtendedLeases(fates)) => match fates[0] {
                 Extended::Failed => "full: not healed",
                 Extended::Renewed(_) if self.is_free => "full: healed",
@@ -355,7 +355,7 @@ pub(super) const KINDS: [&str; 65] = [
     "not the first waiter",
     "yielded",
     "not yielded",
-    "handed on",
+    "handed off",
     "released",
     "nobody's",
     "not released",
@@ -404,7 +404,7 @@ pub(super) const FULL: [&str; 19] = [
     "full: a new owner among others",
     "full: others heard of",
     "full: yielded",
-    "full: handed on",
+    "full: handed off",
     "full: not healed",
     "full: healed",
     "full: a fence raised",
