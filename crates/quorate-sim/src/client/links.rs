@@ -88,7 +88,7 @@ impl Client {
     pub(crate) fn handle(&mut self, env: &mut Env, what: Due) {
         match what {
             Due::Silence { node, generation } => {
-                self.check_silence(env, usize::from(node), generation)
+                self.check_silence(env, usize::from(node), generation);
             }
             Due::Broken { node, generation } => {
                 self.handle_break(env, usize::from(node), generation, false);
