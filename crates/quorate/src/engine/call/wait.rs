@@ -1,0 +1,146 @@
+//! Waiting for the outcome of a call and for later replies.
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::atomic::Ordering,
+    task::{Poll, Waker, ready},
+};
+
+use quorate_core::{
+    client::{self, Ended},
+    moment::Moment,
+    terms::Terms,
+};
+
+use super::{Call, Late, first_replies_timeout};
+use crate::timers::FOREVER;
+
+impl Call {
+    /// Waits for the outcome.
+    pub(crate) async fn outcome(&self) -> Ended {
+        poll_fn(|cx| self.poll_outcome(cx.waker())).await
+    }
+
+    /// Waits for the outcome; `None` if the deadline comes first.
+    ///
+    /// Even a caller without any time waits for the first replies, up to the vote timeout. So it
+    /// gets a lock that is free.
+    pub(crate) async fn outcome_until(&self, deadline: Option<Moment>) -> Option<Ended> {
+        let engine = &self.engine;
+        let mut sleep = deadline.map(|at| engine.sleep_until(at));
+        let mut is_late = false;
+        poll_fn(|cx| {
+            if let Poll::Ready(ended) = self.poll_outcome(cx.waker()) {
+                return Poll::Ready(Some(ended));
+            }
+            loop {
+                let Some(sleep) = &mut sleep else { return Poll::Pending };
+                if is_late && !self.is_pending() {
+                    return Poll::Ready(self.give_up());
+                }
+                ready!(Pin::new(&mut *sleep).poll(cx));
+                let replies_by = self.first_replies_by();
+                if is_late || engine.now() >= replies_by || replies_by == FOREVER {
+                    return Poll::Ready(self.give_up());
+                }
+                is_late = true;
+                *sleep = engine.sleep_until(replies_by);
+            }
+        })
+        .await
+    }
+
+    /// Records that the caller's time has run out.
+    fn give_up(&self) -> Option<Ended> {
+        let late = if self.is_short() { Late::Short } else { Late::Busy };
+        if let Some(record) = self.engine.lock().calls.get_mut(&self.id) {
+            record.late = Some(late);
+        }
+        None
+    }
+
+    fn poll_outcome(&self, waker: &Waker) -> Poll<Ended> {
+        let mut shared = self.engine.lock();
+        if let Some(ended) = shared.machine.take_outcome(self.id) {
+            self.is_taken.store(true, Ordering::Relaxed);
+            return Poll::Ready(ended);
+        }
+        let before = shared.listen(self.id, waker);
+        drop(shared);
+        // Dropping a waker runs code of others, so it happens without the mutex.
+        drop(before);
+        Poll::Pending
+    }
+
+    /// Waits until every node has answered or the vote timeout has passed.
+    pub(crate) async fn settled(&self, terms: Terms) {
+        let mut sleep = self.engine.sleep_until(terms.give_up_at(self.started_at));
+        poll_fn(|cx| match self.poll_until(cx.waker(), |call| (!call.is_open()).then_some(())) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => Pin::new(&mut sleep).poll(cx),
+        })
+        .await;
+    }
+
+    /// Waits until every node has answered, or until `until`. Returns whether the nodes know the
+    /// owner only by its keys, and not as a waiter.
+    pub(crate) async fn has_left_only_keys(&self, until: Moment) -> bool {
+        let is_own =
+            |call: &client::Call| call.waiter().is_some_and(|it| it.want().adopts.is_none());
+        if !self.engine.lock().machine.call(self.id).is_some_and(is_own) {
+            return false; // The lease came from another process.
+        }
+        let mut sleep = self.engine.sleep_until(until);
+        poll_fn(|cx| {
+            let read = |call: &client::Call| {
+                let side_effects = call.waiter()?.machine().side_effects();
+                side_effects.are_settled().then(|| side_effects.are_none())
+            };
+            match self.poll_until(cx.waker(), read) {
+                Poll::Ready(are_none) => Poll::Ready(are_none),
+                Poll::Pending => Pin::new(&mut sleep).poll(cx).map(|()| false),
+            }
+        })
+        .await
+    }
+
+    /// Waits for something that replies after the outcome may bring.
+    fn poll_until<T>(
+        &self,
+        waker: &Waker,
+        read: impl FnOnce(&client::Call) -> Option<T>,
+    ) -> Poll<T> {
+        let mut shared = self.engine.lock();
+        if let Some(seen) = shared.machine.call(self.id).and_then(read) {
+            return Poll::Ready(seen);
+        }
+        let before = shared.listen(self.id, waker);
+        if let Some(record) = shared.calls.get_mut(&self.id) {
+            record.wakes_at_replies = true;
+        }
+        drop(shared);
+        drop(before);
+        Poll::Pending
+    }
+
+    /// Whether a node has not answered the last request of an acquire. From now on every reply
+    /// wakes the caller.
+    fn is_pending(&self) -> bool {
+        let mut shared = self.engine.lock();
+        if let Some(record) = shared.calls.get_mut(&self.id) {
+            record.wakes_at_replies = true;
+        }
+        let waiter = shared.machine.call(self.id).and_then(client::Call::waiter);
+        waiter.is_some_and(|waiter| waiter.machine().is_pending())
+    }
+
+    /// Until when a caller without time waits for the first replies: the usual vote timeout, even
+    /// if a longer one is configured.
+    fn first_replies_by(&self) -> Moment {
+        let shared = self.engine.lock();
+        let waiter = shared.machine.call(self.id).and_then(client::Call::waiter);
+        let Some(terms) = waiter.map(|waiter| waiter.want().terms) else { return self.started_at };
+        self.started_at.saturating_add(first_replies_timeout(&self.engine, terms))
+    }
+}
