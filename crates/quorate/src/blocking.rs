@@ -18,6 +18,7 @@
 //! ```
 
 mod builder;
+mod delegate;
 mod guard;
 mod lock_list;
 mod mutex_all;
@@ -33,6 +34,7 @@ use std::{
     time::Duration,
 };
 
+use self::delegate::delegate_settings;
 pub use self::{
     builder::ClientBuilder,
     guard::{Guard, Permit, ReadGuard, WriteGuard},
@@ -43,7 +45,8 @@ pub use self::{
     semaphore::Semaphore,
 };
 use crate::{
-    DetachedLease, DowngradedLease, IntoAddresses, NodesChanged, Shutdown, Warning,
+    DetachedLease, DowngradedLease, IntoAddresses, LeaseTag, NodesChanged, Shutdown, TaggedLease,
+    Warning,
     error::{
         AdmitError, ChangeError, ConnectError, InspectError, LeaseError, LockError, NodeReport,
         WithError, WouldDeadlock,
@@ -90,6 +93,16 @@ impl Client {
     #[cfg(feature = "local")]
     pub fn local() -> Result<Self, crate::error::ConfigError> {
         crate::Client::local().map(Self)
+    }
+
+    /// See [`crate::Client::local_folder`].
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Client::local_folder`].
+    #[cfg(feature = "local")]
+    pub fn local_folder() -> Result<std::path::PathBuf, crate::error::ConfigError> {
+        crate::Client::local_folder()
     }
 
     /// See [`crate::Client::mutex`].
@@ -181,6 +194,31 @@ impl Client {
         wait(self.0.downgrade_lease(lease))
     }
 
+    /// See [`crate::Client::tag_lease`].
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Client::tag_lease`].
+    pub fn tag_lease(
+        &self,
+        lease: &DetachedLease,
+        tag: LeaseTag,
+    ) -> Result<DetachedLease, LeaseError> {
+        wait(self.0.tag_lease(lease, tag))
+    }
+
+    /// See [`crate::Client::tagged_leases`].
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Client::tagged_leases`].
+    pub fn tagged_leases(
+        &self,
+        names: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Vec<TaggedLease>, InspectError> {
+        wait(self.0.tagged_leases(names))
+    }
+
     /// See [`crate::Client::identity`].
     #[must_use]
     pub fn identity(&self) -> &str {
@@ -235,35 +273,13 @@ impl TryFrom<crate::Client> for Client {
 #[derive(Clone, Debug)]
 pub struct Mutex(crate::Mutex);
 
-impl Mutex {
-    /// See [`crate::Mutex::ttl`].
-    #[must_use]
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self(self.0.ttl(ttl))
-    }
+delegate_settings!(Mutex, "crate::Mutex");
 
+impl Mutex {
     /// See [`crate::Mutex::reentrant`].
     #[must_use]
     pub fn reentrant(self, identity: impl AsRef<str>) -> Self {
         Self(self.0.reentrant(identity))
-    }
-
-    /// See [`crate::Mutex::who`].
-    #[must_use]
-    pub fn who(self, who: impl AsRef<str>) -> Self {
-        Self(self.0.who(who))
-    }
-
-    /// See [`crate::Mutex::no_renew`].
-    #[must_use]
-    pub fn no_renew(self) -> Self {
-        Self(self.0.no_renew())
-    }
-
-    /// See [`crate::Mutex::max_hold`].
-    #[must_use]
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        Self(self.0.max_hold(max_hold))
     }
 
     /// See [`crate::Mutex::try_lock`].

@@ -1,6 +1,7 @@
 //! The locks themselves: settings and waiting, but no protocol.
 
 pub(crate) mod acquire;
+mod delegate;
 pub(crate) mod guard;
 pub(crate) mod guard_all;
 pub(crate) mod inner;

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Client, Guard, wait};
+use super::{
+    Client, Guard,
+    delegate::{delegate_hold, delegate_settings},
+    wait,
+};
 use crate::{
-    LossToken,
-    error::{ExtendError, LockError, Lost, ReleaseError, VerifyError, WithError},
+    error::{LockError, WithError},
     fence::Fence,
 };
 
@@ -34,33 +37,11 @@ impl Client {
 #[derive(Clone, Debug)]
 pub struct MutexAll(crate::MutexAll);
 
+delegate_settings!(MutexAll, "crate::MutexAll");
+
 impl MutexAll {
     /// The most names of one set. See [`crate::MutexAll::MAX_NAMES`].
     pub const MAX_NAMES: usize = crate::MutexAll::MAX_NAMES;
-
-    /// See [`crate::MutexAll::ttl`].
-    #[must_use]
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self(self.0.ttl(ttl))
-    }
-
-    /// See [`crate::MutexAll::who`].
-    #[must_use]
-    pub fn who(self, who: impl AsRef<str>) -> Self {
-        Self(self.0.who(who))
-    }
-
-    /// See [`crate::MutexAll::no_renew`].
-    #[must_use]
-    pub fn no_renew(self) -> Self {
-        Self(self.0.no_renew())
-    }
-
-    /// See [`crate::MutexAll::max_hold`].
-    #[must_use]
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        Self(self.0.max_hold(max_hold))
-    }
 
     /// See [`crate::MutexAll::try_lock`].
     ///
@@ -145,74 +126,6 @@ impl GuardAll {
     pub fn fence(&self, name: &str) -> Option<Fence> {
         self.0.fence(name)
     }
-
-    /// See [`crate::GuardAll::remaining`].
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.0.remaining()
-    }
-
-    /// See [`crate::GuardAll::check`].
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`] if the lease of one of the locks has ended.
-    pub fn check(&self) -> Result<(), Lost> {
-        self.0.check()
-    }
-
-    /// See [`crate::GuardAll::is_at_risk`].
-    #[must_use]
-    pub fn is_at_risk(&self) -> bool {
-        self.0.is_at_risk()
-    }
-
-    /// See [`crate::GuardAll::loss_token`].
-    #[must_use]
-    pub fn loss_token(&self) -> LossToken {
-        self.0.loss_token()
-    }
-
-    /// Blocks until one of the locks is lost.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use std::time::Duration;
-    /// let pair = client.mutex_all(["a", "b"]).max_hold(Duration::from_millis(20)).lock()?;
-    /// eprintln!("{}", pair.wait_until_lost());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn wait_until_lost(&self) -> Lost {
-        wait(self.0.lost())
-    }
-
-    /// See [`crate::GuardAll::verify`].
-    ///
-    /// # Errors
-    ///
-    /// As [`crate::GuardAll::verify`].
-    pub fn verify(&self) -> Result<(), VerifyError> {
-        wait(self.0.verify())
-    }
-
-    /// See [`crate::GuardAll::extend`].
-    ///
-    /// # Errors
-    ///
-    /// As [`crate::GuardAll::extend`].
-    pub fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
-        wait(self.0.extend(ttl))
-    }
-
-    /// See [`crate::GuardAll::release`].
-    ///
-    /// # Errors
-    ///
-    /// As [`crate::GuardAll::release`].
-    pub fn release(self) -> Result<(), ReleaseError> {
-        wait(self.0.release())
-    }
 }
+
+delegate_hold!(GuardAll, "crate::GuardAll", |it| it.0);

@@ -1,9 +1,10 @@
 //! Several permits of a semaphore, held by a blocking client.
 
-use std::ops::Deref;
-
-use super::{GuardAll, Permit};
-use crate::error::ReleaseError;
+use super::{
+    GuardAll, Permit,
+    delegate::{delegate_hold, delegate_into_guard},
+};
+use crate::{fence::Fence, primitive::permit};
 
 /// Several permits of a semaphore, held: a [`GuardAll`] with numbers. See [`crate::Permits`].
 ///
@@ -18,53 +19,35 @@ use crate::error::ReleaseError;
 /// ```
 #[derive(Debug)]
 #[must_use = "the permits are released as soon as the guard is dropped"]
-pub struct Permits {
-    guard: GuardAll,
-    numbers: Vec<u32>,
-}
+pub struct Permits(GuardAll);
 
 impl Permits {
     pub(super) fn new(permits: crate::Permits) -> Self {
-        let numbers = permits.numbers().collect();
-        Self { guard: GuardAll(permits.into_guard()), numbers }
+        Self(GuardAll(permits.into_guard()))
     }
 
     /// See [`crate::Permits::numbers`].
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
-        self.numbers.iter().copied()
+        self.0.0.guards().iter().map(permit::number)
     }
 
     /// See [`crate::Permits::into_permits`].
     pub fn into_permits(self) -> Vec<Permit> {
-        let guards = self.guard.into_guards().into_iter();
-        guards.zip(self.numbers).map(|(guard, number)| Permit::of(guard, number)).collect()
+        self.0.into_guards().into_iter().map(Permit).collect()
     }
 
-    /// See [`crate::Permits::into_guard`].
-    pub fn into_guard(self) -> GuardAll {
-        self.guard
-    }
-
-    /// See [`crate::Permits::release`].
-    ///
-    /// # Errors
-    ///
-    /// As [`crate::Permits::release`].
-    pub fn release(self) -> Result<(), ReleaseError> {
-        self.guard.release()
+    /// See [`crate::Permits::fence`].
+    #[must_use]
+    pub fn fence(&self, name: &str) -> Option<Fence> {
+        self.0.fence(name)
     }
 }
 
-impl Deref for Permits {
-    type Target = GuardAll;
+delegate_hold!(Permits, "crate::Permits", |it| it.0.0);
+delegate_into_guard!(Permits(GuardAll), "crate::Permits");
 
-    fn deref(&self) -> &GuardAll {
-        &self.guard
-    }
-}
-
-impl From<Permits> for GuardAll {
-    fn from(permits: Permits) -> Self {
-        permits.into_guard()
+impl AsRef<GuardAll> for Permits {
+    fn as_ref(&self) -> &GuardAll {
+        &self.0
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Client, ReadGuard, WriteGuard, wait};
+use super::{Client, ReadGuard, WriteGuard, delegate::delegate_settings, wait};
 use crate::error::{LockError, WithError};
 
 impl Client {
@@ -28,38 +28,16 @@ impl Client {
 #[derive(Clone, Debug)]
 pub struct RwLock(crate::RwLock);
 
+delegate_settings!(RwLock, "crate::RwLock");
+
 impl RwLock {
-    /// See [`crate::RwLock::ttl`].
-    #[must_use]
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self(self.0.ttl(ttl))
-    }
-
-    /// See [`crate::RwLock::who`].
-    #[must_use]
-    pub fn who(self, who: impl AsRef<str>) -> Self {
-        Self(self.0.who(who))
-    }
-
-    /// See [`crate::RwLock::no_renew`].
-    #[must_use]
-    pub fn no_renew(self) -> Self {
-        Self(self.0.no_renew())
-    }
-
-    /// See [`crate::RwLock::max_hold`].
-    #[must_use]
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        Self(self.0.max_hold(max_hold))
-    }
-
     /// See [`crate::RwLock::read`].
     ///
     /// # Errors
     ///
     /// As [`crate::RwLock::read`].
     pub fn read(&self) -> Result<ReadGuard, LockError> {
-        wait(self.0.read()).map(ReadGuard)
+        wait(self.0.read()).map(ReadGuard::new)
     }
 
     /// See [`crate::RwLock::read_timeout`].
@@ -68,7 +46,7 @@ impl RwLock {
     ///
     /// As [`crate::RwLock::read_timeout`].
     pub fn read_timeout(&self, limit: Duration) -> Result<ReadGuard, LockError> {
-        wait(self.0.read_timeout(limit)).map(ReadGuard)
+        wait(self.0.read_timeout(limit)).map(ReadGuard::new)
     }
 
     /// See [`crate::RwLock::try_read`].
@@ -77,7 +55,7 @@ impl RwLock {
     ///
     /// As [`crate::RwLock::try_read`].
     pub fn try_read(&self) -> Result<Option<ReadGuard>, LockError> {
-        Ok(wait(self.0.try_read())?.map(ReadGuard))
+        Ok(wait(self.0.try_read())?.map(ReadGuard::new))
     }
 
     /// See [`crate::RwLock::write`].

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Client, Permit, Permits, wait};
+use super::{Client, Permit, Permits, delegate::delegate_settings, wait};
 use crate::error::{LockError, WithError};
 
 impl Client {
@@ -30,30 +30,11 @@ impl Client {
 #[derive(Clone, Debug)]
 pub struct Semaphore(crate::Semaphore);
 
+delegate_settings!(Semaphore, "crate::Semaphore");
+
 impl Semaphore {
-    /// See [`crate::Semaphore::ttl`].
-    #[must_use]
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self(self.0.ttl(ttl))
-    }
-
-    /// See [`crate::Semaphore::who`].
-    #[must_use]
-    pub fn who(self, who: impl AsRef<str>) -> Self {
-        Self(self.0.who(who))
-    }
-
-    /// See [`crate::Semaphore::no_renew`].
-    #[must_use]
-    pub fn no_renew(self) -> Self {
-        Self(self.0.no_renew())
-    }
-
-    /// See [`crate::Semaphore::max_hold`].
-    #[must_use]
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        Self(self.0.max_hold(max_hold))
-    }
+    /// The most permits of one semaphore. See [`crate::Semaphore::MAX_PERMITS`].
+    pub const MAX_PERMITS: u32 = crate::Semaphore::MAX_PERMITS;
 
     /// See [`crate::Semaphore::try_acquire`].
     ///

@@ -1,12 +1,11 @@
 //! One or several permits of a semaphore, held.
 
-use std::ops::Deref;
-
-use super::{guard::Guard, guard_all::GuardAll};
-use crate::{
-    DetachedLease,
-    error::{LeaseError, ReleaseError},
+use super::{
+    delegate::{delegate_fence, delegate_hold, delegate_lock},
+    guard::Guard,
+    guard_all::GuardAll,
 };
+use crate::fence::Fence;
 
 /// A permit of a [`Semaphore`](crate::Semaphore), held: a [`Guard`] with a number.
 ///
@@ -53,104 +52,11 @@ impl Permit {
     pub fn number(&self) -> u32 {
         number(&self.0)
     }
-
-    /// The same hold as a [`Guard`], for code that accepts the guard of any lock.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = quorate::Client::memory();
-    /// let mut guards = vec![client.mutex("orders:42").lock().await?];
-    /// guards.push(client.semaphore("uploads", 1).acquire().await?.into_guard());
-    /// assert_eq!(guards[1].name(), "uploads#1");
-    /// # Ok(()) }
-    /// ```
-    pub fn into_guard(self) -> Guard {
-        self.0
-    }
-
-    /// Releases the permit on all nodes and reports whether it was still held. See
-    /// [`Guard::release`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future does not stop the release: it continues in the background.
-    ///
-    /// # Errors
-    ///
-    /// As [`Guard::release`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = quorate::Client::memory();
-    /// client.semaphore("uploads", 2).acquire().await?.release().await?;
-    /// # Ok(()) }
-    /// ```
-    pub async fn release(self) -> Result<(), ReleaseError> {
-        self.0.release().await
-    }
-
-    /// Gives up the guard and lets the permit expire. See [`Guard::leave_to_expire`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = quorate::Client::memory();
-    /// # use std::time::Duration;
-    /// let calls = client.semaphore("calls", 1).ttl(Duration::from_secs(60));
-    /// calls.acquire().await?.leave_to_expire(); // one call a minute
-    /// assert!(calls.try_acquire().await?.is_none());
-    /// # Ok(()) }
-    /// ```
-    pub fn leave_to_expire(self) {
-        self.0.leave_to_expire();
-    }
-
-    /// Leaves the permit to another process. See [`Guard::detach`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future releases the permit.
-    ///
-    /// # Errors
-    ///
-    /// As [`Guard::detach`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = quorate::Client::memory();
-    /// let lease = client.semaphore("uploads", 1).acquire().await?.detach().await?;
-    /// assert_eq!(client.adopt(&lease).await?.name(), "uploads#1");
-    /// # Ok(()) }
-    /// ```
-    pub async fn detach(self) -> Result<DetachedLease, LeaseError> {
-        self.0.detach().await
-    }
 }
 
-impl Deref for Permit {
-    type Target = Guard;
-
-    fn deref(&self) -> &Guard {
-        &self.0
-    }
-}
-
-impl From<Permit> for Guard {
-    fn from(permit: Permit) -> Self {
-        permit.into_guard()
-    }
-}
+delegate_hold!(Permit(Guard): r#"client.semaphore("uploads", 1)"#, "acquire()");
+delegate_lock!(Permit(Guard): r#"client.semaphore("uploads", 1)"#, "acquire()");
+delegate_fence!(Permit(Guard): r#"client.semaphore("uploads", 1)"#, "acquire()");
 
 /// [Several permits](crate::Semaphore::acquire_many) of a semaphore, held: a [`GuardAll`] with
 /// numbers.
@@ -193,7 +99,7 @@ impl Permits {
     /// # Ok(()) }
     /// ```
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
-        self.0.guards().iter().map(number)
+        self.guards().iter().map(number)
     }
 
     /// The permits as separate guards, each of which is released and lost on its own.
@@ -215,7 +121,7 @@ impl Permits {
         self.0.into_guards().into_iter().map(Permit).collect()
     }
 
-    /// The same holds as a [`GuardAll`], for code that accepts the guard of any set of locks.
+    /// The guard of each permit, in the order of their numbers.
     ///
     /// # Examples
     ///
@@ -223,24 +129,15 @@ impl Permits {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// let guard = client.semaphore("gpus", 2).acquire_many(2).await?.into_guard();
-    /// assert_eq!(guard.guards().len(), 2);
+    /// let permits = client.semaphore("gpus", 2).acquire_many(2).await?;
+    /// assert_eq!(permits.guards()[0].name(), "gpus#1");
     /// # Ok(()) }
     /// ```
-    pub fn into_guard(self) -> GuardAll {
-        self.0
+    pub fn guards(&self) -> &[Guard] {
+        self.0.guards()
     }
 
-    /// Releases all permits on all nodes and reports whether they were still held. See
-    /// [`GuardAll::release`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future does not stop the release: it continues in the background.
-    ///
-    /// # Errors
-    ///
-    /// As [`GuardAll::release`].
+    /// The fence of the permit whose lock has this name. See [`GuardAll::fence`].
     ///
     /// # Examples
     ///
@@ -248,30 +145,26 @@ impl Permits {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// client.semaphore("gpus", 4).acquire_many(3).await?.release().await?;
+    /// let permits = client.semaphore("gpus", 2).acquire_many(2).await?;
+    /// assert_eq!(permits.fence("gpus#2"), permits.guards()[1].fence());
     /// # Ok(()) }
     /// ```
-    pub async fn release(self) -> Result<(), ReleaseError> {
-        self.0.release().await
+    #[must_use]
+    pub fn fence(&self, name: &str) -> Option<Fence> {
+        self.0.fence(name)
     }
 }
 
-impl Deref for Permits {
-    type Target = GuardAll;
+delegate_hold!(Permits(GuardAll): r#"client.semaphore("gpus", 4)"#, "acquire_many(2)");
 
-    fn deref(&self) -> &GuardAll {
+impl AsRef<GuardAll> for Permits {
+    fn as_ref(&self) -> &GuardAll {
         &self.0
     }
 }
 
-impl From<Permits> for GuardAll {
-    fn from(permits: Permits) -> Self {
-        permits.into_guard()
-    }
-}
-
 /// The locks of a semaphore `jobs` are `jobs#1`, `jobs#2` and so on.
-fn number(guard: &Guard) -> u32 {
+pub(crate) fn number(guard: &Guard) -> u32 {
     let suffix = guard.name().rsplit('#').next();
     suffix
         .and_then(|number| number.parse().ok())

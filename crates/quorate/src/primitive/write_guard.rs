@@ -1,13 +1,11 @@
 //! A lock that a writer holds exclusively, and can share from now on.
 
-use std::ops::Deref;
-
-use super::{guard::Guard, read_guard::ReadGuard};
-use crate::{
-    DetachedLease,
-    error::{DowngradeError, LeaseError, ReleaseError},
-    fence::Fence,
+use super::{
+    delegate::{delegate_fence, delegate_hold, delegate_lock},
+    guard::Guard,
+    read_guard::ReadGuard,
 };
+use crate::error::DowngradeError;
 
 /// The guard of a [writer](crate::RwLock::write): a [`Guard`] that can be downgraded to a
 /// [`ReadGuard`].
@@ -34,106 +32,6 @@ pub struct WriteGuard(Guard);
 impl WriteGuard {
     pub(crate) const fn new(guard: Guard) -> Self {
         Self(guard)
-    }
-
-    /// The same hold as a [`Guard`], for code that accepts the guard of any lock.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = quorate::Client::memory();
-    /// let guard = client.rwlock("prices").write().await?.into_guard();
-    /// assert_eq!(guard.name(), "prices");
-    /// # Ok(()) }
-    /// ```
-    pub fn into_guard(self) -> Guard {
-        self.0
-    }
-
-    /// The fence of this writer. `None` in classic mode. See [`Guard::fence`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = quorate::Client::memory();
-    /// let prices = client.rwlock("prices");
-    /// let first = prices.write().await?.fence(); // and released
-    /// assert!(prices.write().await?.fence() > first);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn fence(&self) -> Option<Fence> {
-        self.0.fence()
-    }
-
-    /// Releases the lock on all nodes and reports whether the writer still held it. See
-    /// [`Guard::release`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future does not stop the release: it continues in the background.
-    ///
-    /// # Errors
-    ///
-    /// As [`Guard::release`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = quorate::Client::memory();
-    /// let writer = client.rwlock("prices").write().await?;
-    /// writer.release().await?;
-    /// # Ok(()) }
-    /// ```
-    pub async fn release(self) -> Result<(), ReleaseError> {
-        self.0.release().await
-    }
-
-    /// Gives up the guard and lets the lease expire. See [`Guard::leave_to_expire`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = quorate::Client::memory();
-    /// let prices = client.rwlock("prices");
-    /// prices.write().await?.leave_to_expire();
-    /// assert!(prices.try_read().await?.is_none(), "the lock is held until the ttl is over");
-    /// # Ok(()) }
-    /// ```
-    pub fn leave_to_expire(self) {
-        self.0.leave_to_expire();
-    }
-
-    /// Leaves the lock to another process. See [`Guard::detach`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future releases the lock.
-    ///
-    /// # Errors
-    ///
-    /// As [`Guard::detach`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = quorate::Client::memory();
-    /// let lease = client.rwlock("prices").write().await?.detach().await?;
-    /// client.adopt(&lease).await?.release().await?;
-    /// # Ok(()) }
-    /// ```
-    pub async fn detach(self) -> Result<DetachedLease, LeaseError> {
-        self.0.detach().await
     }
 
     /// Replaces the writer by a reader: other readers share the lock from now on, and no other
@@ -179,16 +77,6 @@ impl WriteGuard {
     }
 }
 
-impl Deref for WriteGuard {
-    type Target = Guard;
-
-    fn deref(&self) -> &Guard {
-        &self.0
-    }
-}
-
-impl From<WriteGuard> for Guard {
-    fn from(writer: WriteGuard) -> Self {
-        writer.into_guard()
-    }
-}
+delegate_hold!(WriteGuard(Guard): r#"client.rwlock("prices")"#, "write()");
+delegate_lock!(WriteGuard(Guard): r#"client.rwlock("prices")"#, "write()");
+delegate_fence!(WriteGuard(Guard): r#"client.rwlock("prices")"#, "write()");

@@ -8,7 +8,8 @@ use std::{
 };
 
 use quorate::{
-    blocking::Client,
+    LeaseTag,
+    blocking::{Client, Guard, Permit, Semaphore},
     error::{ExtendError, LockError, LostReason, ReleaseError, VerifyError, WithError},
     memory::{Behaviour, MemoryNodes},
 };
@@ -142,6 +143,47 @@ fn work_whose_lock_was_lost_does_not_count() {
     };
     assert_eq!(lost.reason, LostReason::MaxHold);
     client.mutex(NAME).try_lock().unwrap().expect("it is free again").release().unwrap();
+}
+
+#[test]
+fn tagged_lease_is_found_by_its_tag() {
+    let client = Client::memory();
+    let lease = client.mutex(NAME).lock().unwrap().detach().unwrap();
+    let tag = LeaseTag::new([7; LeaseTag::LEN]);
+    let lease = client.tag_lease(&lease, tag).unwrap();
+    let found = client.tagged_leases([NAME]).unwrap();
+    assert_eq!(found.iter().map(|it| (it.tag, &it.lease)).collect::<Vec<_>>(), [(tag, &lease)]);
+    client.release_lease(&lease).unwrap();
+    assert!(client.tagged_leases([NAME]).unwrap().is_empty());
+}
+
+#[test]
+fn semaphore_has_at_most_max_permits() {
+    let client = Client::memory();
+    assert_eq!(Semaphore::MAX_PERMITS, quorate::Semaphore::MAX_PERMITS);
+    let acquire = |permits| client.semaphore(NAME, permits).try_acquire();
+    assert!(acquire(Semaphore::MAX_PERMITS).unwrap().is_some());
+    assert!(acquire(Semaphore::MAX_PERMITS + 1).is_err());
+}
+
+#[test]
+fn writers_and_permits_have_the_methods_of_the_guard_that_they_wrap() {
+    fn name_of(guard: &impl AsRef<Guard>) -> &str {
+        guard.as_ref().name()
+    }
+    let client = Client::memory();
+    let writer = client.rwlock(NAME).write().unwrap();
+    assert_eq!((writer.name(), writer.check()), (name_of(&writer), Ok(())));
+    assert_eq!(Guard::from(writer).release(), Ok(()));
+    let permit = client.semaphore(NAME, 1).acquire().unwrap();
+    assert_eq!((permit.name(), permit.number()), (name_of(&permit), 1));
+    assert!(permit.fence().is_some() && permit.verify().is_ok());
+    drop(permit);
+    let permits = client.semaphore(NAME, 2).acquire_many(2).unwrap();
+    assert_eq!(permits.fence(&format!("{NAME}#3")), None);
+    assert!(permits.extend(LONG).is_ok() && permits.remaining() > LONG / 2);
+    let permits = permits.into_permits();
+    assert_eq!(permits.iter().map(Permit::number).collect::<Vec<_>>(), [1, 2]);
 }
 
 /// A client that is patient with a busy machine.
