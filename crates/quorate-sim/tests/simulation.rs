@@ -129,11 +129,11 @@ fn writers_are_served_in_a_crowd_of_readers() {
 #[test]
 fn most_runs_have_no_shared_locks() {
     let draw = |seed| Settings::draw(seed, &Fixed::default());
-    let in_line: Vec<_> = (0..3_000).map(draw).filter(|it| it.has_queue).collect();
-    let sharing = in_line.iter().filter(|it| it.sharing.is_some()).count();
-    assert!((in_line.len() / 4..in_line.len() * 2 / 5).contains(&sharing), "{sharing}");
+    let queued: Vec<_> = (0..3_000).map(draw).filter(|it| it.has_queue).collect();
+    let sharing = queued.iter().filter(|it| it.sharing.is_some()).count();
+    assert!((queued.len() / 4..queued.len() * 2 / 5).contains(&sharing), "{sharing}");
     let alone = Fixed { is_shared: Some(false), ..Fixed::default() };
-    for settings in in_line.iter().filter(|it| it.sharing.is_none()) {
+    for settings in queued.iter().filter(|it| it.sharing.is_none()) {
         let same = Settings::draw(settings.seed, &alone);
         assert_eq!(format!("{settings:?}"), format!("{same:?}"));
     }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[test]
-fn a_call_that_is_dropped_at_any_await_leaves_no_key_and_the_next_caller_gets_the_lock() {
+fn call_dropped_at_any_await_leaves_no_key_and_the_next_caller_gets_the_lock() {
     for_seeds(2 * (CALLS.len() * PLIGHTS.len()) as u64, |seed| {
         let case = usize::try_from(seed).expect("small");
         let call = CALLS[case % CALLS.len()];

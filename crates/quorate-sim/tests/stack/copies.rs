@@ -19,7 +19,7 @@ use crate::{
 fn grant_of_a_server_that_copied_another_does_not_count() {
     for_seeds(10, |seed| {
         let mut fixture =
-            Fixture::new(seed, 3, Duration::from_millis(3)).in_line().quarantined(TTL);
+            Fixture::new(seed, 3, Duration::from_millis(3)).in_default_mode().quarantined(TTL);
         let story = Story::default();
         let (holder, first, second) = (story.clone(), story.clone(), story.clone());
         fixture.program("holder", move |desk| holder.clone().hold(desk));

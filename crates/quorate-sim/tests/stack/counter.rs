@@ -16,7 +16,7 @@ use crate::{
 };
 
 #[test]
-fn never_two_hold_the_lock_and_all_go_on_when_the_network_is_well_again() {
+fn two_programs_never_hold_the_lock_at_once_and_all_continue_after_the_faults() {
     for_seeds(100, |seed| {
         run(seed);
     });

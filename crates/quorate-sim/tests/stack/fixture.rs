@@ -97,7 +97,7 @@ impl Fixture {
     }
 
     /// In the default mode, whatever the seed draws.
-    pub(crate) fn in_line(mut self) -> Self {
+    pub(crate) fn in_default_mode(mut self) -> Self {
         self.mode = Mode::Queue;
         self
     }

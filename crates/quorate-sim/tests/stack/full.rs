@@ -25,12 +25,12 @@ fn leases_and_waiters_outlive_full_servers() {
 }
 
 #[test]
-fn they_do_although_connections_break() {
+fn leases_and_waiters_outlive_full_servers_and_broken_connections() {
     for_seeds(20, |seed| run(seed, Meanwhile::HangUp));
 }
 
 #[test]
-fn they_do_although_all_are_cut_off_until_their_sessions_are_over() {
+fn leases_and_waiters_outlive_full_servers_and_expired_sessions() {
     for_seeds(20, |seed| run(seed, Meanwhile::Cut));
 }
 

@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[test]
-fn a_lease_is_renewed_while_any_minority_is_away_and_nobody_else_gets_it() {
+fn lease_is_renewed_while_any_minority_is_unreachable() {
     for_seeds(30, |seed| {
         let mut dice = Dice::new(seed, "renewals");
         let ttl = dice.ms(300..=1_500);
@@ -45,17 +45,17 @@ fn a_lease_is_renewed_while_any_minority_is_away_and_nobody_else_gets_it() {
 }
 
 #[test]
-fn a_loss_is_told_before_the_keys_are_gone_when_a_majority_is_cut_off() {
+fn loss_is_reported_before_the_keys_expire_when_a_majority_is_cut_off() {
     for_seeds(60, |seed| lose_before(seed, Ending::Cut));
 }
 
 #[test]
-fn the_end_of_a_fixed_lease_is_told_before_the_keys_are_gone() {
+fn end_of_a_fixed_lease_is_reported_before_the_keys_expire() {
     for_seeds(40, |seed| lose_before(seed, Ending::Fixed));
 }
 
 #[test]
-fn a_lease_outlives_a_silence_of_all_servers_that_is_shorter_than_itself() {
+fn lease_outlives_a_shorter_silence_of_all_servers() {
     for_seeds(20, |seed| {
         let mut dice = Dice::new(seed, "silence");
         let ttl = dice.ms(500..=2_500);
@@ -84,7 +84,7 @@ fn a_lease_outlives_a_silence_of_all_servers_that_is_shorter_than_itself() {
 }
 
 #[test]
-fn a_server_that_forgets_takes_no_lock_away() {
+fn server_that_forgets_does_not_end_a_lease() {
     for_seeds(20, |seed| {
         let mut dice = Dice::new(seed, "forgets");
         let ttl = dice.ms(500..=1_500);

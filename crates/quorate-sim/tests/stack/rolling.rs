@@ -85,7 +85,7 @@ fn run_with_ttl(seed: u64, rivals: Rivals, ttl: Duration) -> Outcome {
     let mut dice = Dice::new(seed, "rolling");
     let nodes = if dice.chance(50) { 3 } else { 5 };
     let times = (Duration::from_millis(5), dice.ms(5..=15));
-    let mut fixture = Fixture::with_tick(seed, nodes, times).in_line().quarantined(ttl);
+    let mut fixture = Fixture::with_tick(seed, nodes, times).in_default_mode().quarantined(ttl);
     let story = Story { ttl, ..Story::default() };
     let holder = story.clone();
     fixture.program("holder", move |desk| holder.clone().hold(desk));

@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[test]
-fn a_writer_is_never_beside_anybody_and_all_go_on_when_the_network_is_well_again() {
+fn writer_excludes_all_others_and_all_continue_after_the_faults() {
     let all = Cell::new(Seen::default());
     for_seeds(80, |seed| {
         let (seen, before) = (run(seed), all.get());
@@ -33,7 +33,7 @@ fn run(seed: u64) -> Seen {
         seen: Rc::default(),
     };
     let (latency_max, nodes) = (dice.ms(2..=20), 1 + 2 * dice.below(3));
-    let mut fixture = Fixture::new(seed, nodes, latency_max).in_line();
+    let mut fixture = Fixture::new(seed, nodes, latency_max).in_default_mode();
     let programs = 4;
     for number in 0..programs {
         let story = story.clone();

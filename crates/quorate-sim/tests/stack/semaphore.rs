@@ -13,13 +13,13 @@ use crate::{
 };
 
 #[test]
-fn never_three_hold_two_permits_and_all_go_on_when_the_network_is_well_again() {
+fn two_permits_never_have_three_holders_and_all_continue_after_the_faults() {
     for_seeds(60, |seed| run(seed, 1));
 }
 
 /// A program that holds one permit and waits for the other one is the only one that does.
 #[test]
-fn those_who_want_both_permits_never_wait_for_each_other_forever() {
+fn callers_that_want_both_permits_never_deadlock() {
     for_seeds(60, |seed| run(seed, PERMITS));
 }
 

@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[test]
-fn a_server_that_accepts_and_never_answers_holds_nobody_up_and_is_asked_anew() {
+fn silent_server_delays_no_caller_and_is_asked_again() {
     for_seeds(20, |seed| {
         play(seed, async |desk, _| {
             desk.nodes[2].set(Manner::Hang);
@@ -46,7 +46,7 @@ fn a_server_that_accepts_and_never_answers_holds_nobody_up_and_is_asked_anew() {
 }
 
 #[test]
-fn an_answer_after_the_vote_timeout_is_neither_a_refusal_nor_forgotten() {
+fn late_grant_is_no_refusal_and_is_released() {
     for_seeds(20, |seed| {
         play(seed, async |desk, mut dice| {
             let client = desk.client("").ttl(TTL).build().expect("valid");
@@ -72,7 +72,7 @@ fn an_answer_after_the_vote_timeout_is_neither_a_refusal_nor_forgotten() {
 }
 
 #[test]
-fn a_link_that_is_silent_for_a_second_is_closed_and_made_anew() {
+fn link_that_is_silent_for_a_second_reconnects() {
     for_seeds(20, |seed| {
         play(seed, async |desk, mut dice| {
             let client = desk.client("").ttl(TTL).build().expect("valid");
@@ -105,7 +105,7 @@ fn a_link_that_is_silent_for_a_second_is_closed_and_made_anew() {
 }
 
 #[test]
-fn a_release_that_is_owed_is_paid_after_the_reconnect() {
+fn pending_release_is_sent_after_the_reconnect() {
     for_seeds(30, |seed| {
         play(seed, async |desk, mut dice| {
             let client = desk.client("").ttl(TTL).build().expect("valid");
@@ -137,7 +137,7 @@ fn a_release_that_is_owed_is_paid_after_the_reconnect() {
 }
 
 #[test]
-fn a_server_that_hangs_up_is_not_asked_again_and_again() {
+fn reconnects_to_a_server_that_hangs_up_back_off() {
     for_seeds(10, |seed| {
         play(seed, async |desk, mut dice| {
             let struck = dice.below(3);
@@ -153,7 +153,7 @@ fn a_server_that_hangs_up_is_not_asked_again_and_again() {
 }
 
 #[test]
-fn a_shutdown_waits_for_releases_as_long_as_it_is_told() {
+fn shutdown_waits_for_releases_for_its_grace_period() {
     for_seeds(20, |seed| {
         play(seed, async |desk, mut dice| {
             let client = desk.client("").ttl(TTL).build().expect("valid");
@@ -182,7 +182,7 @@ fn a_shutdown_waits_for_releases_as_long_as_it_is_told() {
 }
 
 #[test]
-fn what_a_stuffed_connection_did_not_take_does_not_go_out_on_the_next() {
+fn unsent_requests_are_not_sent_on_the_next_connection() {
     for_seeds(10, |seed| {
         play(seed, async |desk, mut dice| {
             let client = desk.client("").ttl(TTL).build().expect("valid");
@@ -212,7 +212,7 @@ fn what_a_stuffed_connection_did_not_take_does_not_go_out_on_the_next() {
 }
 
 #[test]
-fn a_server_that_has_forgotten_the_scripts_is_sent_them_again() {
+fn forgotten_scripts_are_sent_again() {
     for_seeds(20, |seed| {
         play(seed, async |desk, mut dice| {
             let client = desk.client("").ttl(TTL).build().expect("valid");

@@ -79,7 +79,7 @@ fn threads_exclude_each_other() {
 }
 
 #[test]
-fn a_client_that_would_wait_for_itself_is_refused() {
+fn client_that_would_wait_for_itself_is_refused() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let built = runtime.block_on(async {
         let settings = quorate::Client::builder().memory(&MemoryNodes::new(1));
@@ -116,7 +116,7 @@ fn work_that_panics_releases_the_lock() {
 }
 
 #[test]
-fn a_thread_that_waits_for_the_loss_is_woken() {
+fn thread_that_waits_for_the_loss_is_woken() {
     let nodes = MemoryNodes::new(3);
     let client = quorate::Client::builder().memory(&nodes).ttl(SHORT).build().unwrap();
     let client = Client::try_from(client).unwrap();
@@ -135,7 +135,7 @@ fn a_thread_that_waits_for_the_loss_is_woken() {
 }
 
 #[test]
-fn work_whose_lock_was_lost_does_not_count() {
+fn work_that_outlives_its_lock_is_rejected() {
     let client = Client::memory();
     let worked = client.mutex(NAME).max_hold(SHORT).with(|guard| guard.wait_until_lost());
     let Err(WithError::Lost(lost)) = worked else {

@@ -51,7 +51,7 @@ fn lease_moves_from_one_client_to_another_on_a_server() {
 /// A new client does not know yet that the third node never answers, and the lease expires before
 /// it learns that.
 #[test]
-fn a_node_that_accepts_and_is_silent_does_not_cost_a_short_lease() {
+fn silent_node_does_not_cost_a_short_lease() {
     let servers = Server::start_many(2);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("redis://{}", silent.local_addr().unwrap());
@@ -68,7 +68,7 @@ fn a_node_that_accepts_and_is_silent_does_not_cost_a_short_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_that_is_left_neither_renews_nor_releases() {
+async fn guard_left_to_expire_neither_renews_nor_releases() {
     let fixture = PausedFixture::new(3);
     let lease = fixture.hold().await.detach().await.unwrap();
     let wanted = fixture.other().mutex(NAME);
@@ -81,7 +81,7 @@ async fn a_guard_that_is_left_neither_renews_nor_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_survives_its_way_as_text() {
+async fn lease_survives_conversion_to_text() {
     let fixture = PausedFixture::new(3);
     for name in [NAME, "a:b c:d", "Ümläute und 日本語", "quotes '\" and \\"] {
         let guard = take(&fixture.client.mutex(name).ttl(TTL / 3)).await;
@@ -95,7 +95,7 @@ async fn a_lease_survives_its_way_as_text() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_text_shows_nothing_to_a_log() {
+async fn debug_output_and_errors_of_a_lease_hide_the_owner() {
     let lease = PausedFixture::new(1).hold().await.detach().await.unwrap();
     let text = lease.to_string();
     let owner = text.split(':').nth(2).unwrap();
@@ -104,7 +104,7 @@ async fn the_text_shows_nothing_to_a_log() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extended_ttl_goes_with_the_lease() {
+async fn extended_ttl_is_handed_over_with_the_lease() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     guard.extend(4 * TTL).await.unwrap();
@@ -116,7 +116,7 @@ async fn an_extended_ttl_goes_with_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adopted_lease_is_renewed_and_held_like_any_other() {
+async fn adopted_lease_is_renewed_and_held_like_any_other() {
     let fixture = PausedFixture::new(3);
     let lease = fixture.other().mutex(NAME).lock().await.unwrap().detach().await.unwrap();
     let guard = fixture.client.adopt(&lease).await.unwrap();
@@ -129,7 +129,7 @@ async fn an_adopted_lease_is_renewed_and_held_like_any_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adopted_lease_has_the_longest_time_of_its_new_client() {
+async fn adopted_lease_has_the_max_hold_of_its_new_client() {
     let fixture = PausedFixture::new(3);
     let lease = fixture.hold().await.detach().await.unwrap();
     let client = build(settings(&fixture.nodes).max_hold(Some(2 * TTL)));
@@ -138,7 +138,7 @@ async fn an_adopted_lease_has_the_longest_time_of_its_new_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_has_ended_cannot_be_adopted() {
+async fn expired_lease_cannot_be_adopted() {
     let fixture = PausedFixture::new(3);
     let lease = fixture.hold().await.detach().await.unwrap();
     pass(TTL + TICK).await;
@@ -153,7 +153,7 @@ async fn a_lease_that_has_ended_cannot_be_adopted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_released_meanwhile_cannot_be_adopted() {
+async fn released_lease_cannot_be_adopted() {
     let fixture = PausedFixture::new(3);
     let lease = fixture.hold().await.detach().await.unwrap();
     fixture.client.adopt(&lease).await.unwrap().release().await.unwrap();
@@ -161,7 +161,7 @@ async fn a_lease_that_was_released_meanwhile_cannot_be_adopted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_cannot_be_adopted_without_a_majority() {
+async fn lease_cannot_be_adopted_without_a_majority() {
     for behaviour in [Fail, Hang] {
         let fixture = PausedFixture::new(3);
         let lease = fixture.hold().await.detach().await.unwrap();
@@ -193,7 +193,7 @@ async fn a_lease_cannot_be_adopted_without_a_majority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_who_adopt_the_same_lease_one_succeeds() {
+async fn only_one_of_several_adopters_succeeds() {
     let fixture = PausedFixture::new(3);
     let lease = fixture.hold().await.detach().await.unwrap();
     let (first, second) = (fixture.other(), fixture.other());
@@ -206,7 +206,7 @@ async fn of_several_who_adopt_the_same_lease_one_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_minority_that_fails_does_not_stop_an_adoption() {
+async fn failed_minority_does_not_prevent_an_adoption() {
     let fixture = PausedFixture::new(5);
     let lease = fixture.hold().await.detach().await.unwrap();
     fixture.behave(&[Fail, Hang, Answer, Answer, Answer]);
@@ -214,7 +214,7 @@ async fn a_minority_that_fails_does_not_stop_an_adoption() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ttl_above_the_new_clients_limit_is_refused() {
+async fn ttl_above_the_new_clients_limit_is_refused() {
     let fixture = PausedFixture::new(3);
     let lease = fixture.hold().await.detach().await.unwrap();
     let max = TTL / 2;
@@ -225,7 +225,7 @@ async fn a_ttl_above_the_new_clients_limit_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_was_shut_down_adopts_nothing() {
+async fn client_that_was_shut_down_adopts_nothing() {
     let fixture = PausedFixture::new(3);
     let lease = fixture.hold().await.detach().await.unwrap();
     let client = fixture.other();

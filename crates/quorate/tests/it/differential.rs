@@ -33,17 +33,17 @@ use self::{
 };
 
 #[test]
-fn six_thousand_random_commands_get_the_replies_that_the_store_gives() {
+fn six_thousand_random_commands_match_the_store() {
     compare_on_every_server(Pace::Real, Memory::Enough, 6_000);
 }
 
 #[test]
-fn so_do_twenty_thousand_while_days_pass() {
+fn twenty_thousand_random_commands_match_the_store_while_days_pass() {
     compare_on_every_server(Pace::Set, Memory::Enough, 20_000);
 }
 
 #[test]
-fn so_do_ten_thousand_on_servers_that_are_full_now_and_then() {
+fn ten_thousand_random_commands_match_the_store_on_full_servers() {
     compare_on_every_server(Pace::Set, Memory::Scarce, 10_000);
 }
 

@@ -1,7 +1,7 @@
 //! What the default mode adds: the queue, hand-off, and fences.
 
 /// Makes tests of bodies in the default mode, on nodes in memory and on real servers.
-macro_rules! in_line {
+macro_rules! in_default_mode {
     ($($numbers:expr => $($body:ident),+;)+) => {
         mod memory {
             $($(

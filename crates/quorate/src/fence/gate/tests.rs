@@ -9,7 +9,7 @@ use std::{
 use super::*;
 
 #[test]
-fn a_gate_lets_in_whoever_is_not_older_than_the_latest() {
+fn gate_accepts_every_fence_that_is_not_older_than_the_latest() {
     let gate = Gate::default();
     let admitted = |number| gate.admit(Fence::new(number)).is_ok();
     let asked = [5, 5, 4, 6, 5, 6, u64::MAX, 0, u64::MAX];

@@ -7,7 +7,7 @@ use quorate::memory::Behaviour;
 use super::fixture::{Fixture, NAME, STEP, client, combinations, pass, poll, settle};
 
 #[tokio::test(start_paused = true)]
-async fn a_downgrade_that_is_dropped_midway_leaves_no_key() {
+async fn dropped_downgrade_leaves_no_key() {
     use Behaviour::{Answer, Fail, Hang, Mute};
     for behaviours in combinations(&[Answer, Fail, Hang, Mute], 3) {
         for polls in 0..=POLLS_MAX {
@@ -21,7 +21,7 @@ async fn a_downgrade_that_is_dropped_midway_leaves_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_does_one_of_five_nodes() {
+async fn dropped_downgrade_on_five_nodes_leaves_no_key() {
     use Behaviour::{Answer, Hang, Mute};
     for behaviours in combinations(&[Answer, Hang, Mute], 5) {
         for polls in 0..=POLLS_MAX {

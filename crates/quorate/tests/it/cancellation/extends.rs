@@ -8,7 +8,7 @@ use quorate::{Guard, Mutex, memory::Behaviour};
 use super::fixture::{Fixture, STEP, client, combinations, pass, poll};
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_that_is_dropped_midway_releases_nothing() {
+async fn dropped_extension_releases_nothing() {
     for_each_drop(async |fixture, guard, case| {
         // A shorter lease counts as soon as anything may have been sent.
         let most = if case.polls > 0 { case.ttl.min(HELD) } else { HELD };
@@ -24,7 +24,7 @@ async fn an_extension_that_is_dropped_midway_releases_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_never_outlasts_its_keys_after_an_extension_that_was_dropped() {
+async fn lease_never_outlasts_its_keys_after_a_dropped_extension() {
     for_each_drop(async |fixture, guard, case| {
         let rival = client(&fixture.nodes);
         let rival = rival.mutex(guard.name());

@@ -9,7 +9,7 @@ use super::fixture::{Fixture, NAME, STEP, combinations, pass, poll, settle};
 use crate::links::executor::block_on;
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_guard_leaves_no_key_whatever_the_nodes_do_at_that_time() {
+async fn dropped_guard_leaves_no_key_whatever_the_nodes_do() {
     for behaviours in combinations(&ALL, 5) {
         let fixture = Fixture::new(&[Behaviour::Answer; 5]);
         let guard = fixture.hold().await;
@@ -22,7 +22,7 @@ async fn a_dropped_guard_leaves_no_key_whatever_the_nodes_do_at_that_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_dropped_midway_still_releases() {
+async fn dropped_release_still_releases() {
     for behaviours in combinations(&ALL, 3) {
         for polls in 0..=RELEASE_POLLS_MAX {
             let fixture = Fixture::new(&[Behaviour::Answer; 3]);
@@ -65,7 +65,7 @@ async fn release_without_a_majority_is_reported_and_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_whose_nodes_come_and_go_leaves_no_key() {
+async fn guard_whose_nodes_come_and_go_leaves_no_key() {
     use Behaviour::Answer;
     for (first, second) in ALL.iter().flat_map(|one| ALL.iter().map(move |other| (*one, *other))) {
         let fixture = Fixture::new(&[Answer, Answer, first]);
@@ -81,7 +81,7 @@ async fn a_guard_whose_nodes_come_and_go_leaves_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_is_aborted_while_it_holds_releases() {
+async fn aborted_task_releases_its_lock() {
     let fixture = Fixture::new(&[Behaviour::Answer; 3]);
     let guard = fixture.hold().await;
     let task = tokio::spawn(hold_forever(guard));
@@ -94,7 +94,7 @@ async fn a_task_that_is_aborted_while_it_holds_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_is_aborted_while_it_waits_leaves_no_key() {
+async fn aborted_waiter_leaves_no_key() {
     use Behaviour::{Answer, Hang};
     let fixture = Fixture::new(&[Answer, Hang, Hang]);
     let mutex = fixture.mutex();
@@ -110,7 +110,7 @@ async fn a_task_that_is_aborted_while_it_waits_leaves_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_while_holding_releases() {
+async fn panic_while_holding_releases() {
     let fixture = Fixture::new(&[Behaviour::Answer; 3]);
     let guard = fixture.hold().await;
     let task = tokio::spawn(async move {
@@ -122,7 +122,7 @@ async fn a_panic_while_holding_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_is_dropped_inside_of_with_releases() {
+async fn work_dropped_inside_with_releases() {
     let fixture = Fixture::new(&[Behaviour::Answer; 3]);
     let mutex = fixture.mutex();
     let mut with = Box::pin(mutex.with(async |_| std::future::pending::<()>().await));
@@ -133,7 +133,7 @@ async fn work_that_is_dropped_inside_of_with_releases() {
 }
 
 #[test]
-fn a_guard_that_is_dropped_outside_of_any_runtime_releases() {
+fn guard_dropped_outside_any_runtime_releases() {
     let nodes = MemoryNodes::new(3);
     let client = Client::builder().memory(&nodes).build().unwrap();
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
@@ -143,7 +143,7 @@ fn a_guard_that_is_dropped_outside_of_any_runtime_releases() {
 }
 
 #[test]
-fn a_guard_that_is_dropped_outside_of_any_runtime_releases_on_a_server() {
+fn guard_dropped_outside_any_runtime_releases_on_a_server() {
     let server = Server::start();
     let client = block_on(Client::connect([server.url()])).unwrap();
     let guard = block_on(client.mutex(NAME).lock()).unwrap();

@@ -36,7 +36,7 @@ async fn no_key_is_left_by_five_nodes_that_do_whatever_they_can() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_key_is_left_where_another_has_the_lock_on_some_nodes() {
+async fn no_key_is_left_where_another_holds_the_lock_on_some_nodes() {
     use Behaviour::{Answer, Hang};
     for behaviours in combinations(&[Answer, Hang], 3) {
         for taken in 0..1 << behaviours.len() {

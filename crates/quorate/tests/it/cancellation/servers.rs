@@ -13,16 +13,16 @@ use crate::{
 };
 
 in_both_modes! {
-    a_call_that_is_never_polled_sends_nothing,
-    a_call_that_is_dropped_after_its_first_poll_leaves_no_key,
-    a_call_that_is_dropped_while_replies_are_held_back_leaves_no_key,
-    a_call_that_gave_silent_nodes_up_leaves_no_key_on_them,
-    a_call_whose_link_was_given_up_leaves_no_key,
-    a_release_reaches_a_node_whose_link_was_given_up_meanwhile,
-    a_client_that_goes_right_after_a_dropped_call_leaves_no_key,
+    call_that_is_never_polled_sends_nothing,
+    call_that_is_dropped_after_its_first_poll_leaves_no_key,
+    call_that_is_dropped_while_replies_are_held_back_leaves_no_key,
+    call_that_gave_up_silent_nodes_leaves_no_key_on_them,
+    call_whose_link_was_given_up_leaves_no_key,
+    release_reaches_a_node_after_its_link_was_given_up,
+    client_dropped_right_after_a_call_leaves_no_key,
 }
 
-fn a_call_that_is_never_polled_sends_nothing(mode: Mode) {
+fn call_that_is_never_polled_sends_nothing(mode: Mode) {
     let cluster = Cluster::start_in(mode, 3);
     let client = cluster.connect();
     let mutex = client.mutex(NAME);
@@ -35,7 +35,7 @@ fn a_call_that_is_never_polled_sends_nothing(mode: Mode) {
     cluster.wait_until_undone(1);
 }
 
-fn a_call_that_is_dropped_after_its_first_poll_leaves_no_key(mode: Mode) {
+fn call_that_is_dropped_after_its_first_poll_leaves_no_key(mode: Mode) {
     let cluster = Cluster::start_in(mode, 3);
     let client = cluster.connect();
     for _ in 0..ROUNDS {
@@ -44,7 +44,7 @@ fn a_call_that_is_dropped_after_its_first_poll_leaves_no_key(mode: Mode) {
     cluster.wait_until_undone(ROUNDS);
 }
 
-fn a_call_that_is_dropped_while_replies_are_held_back_leaves_no_key(mode: Mode) {
+fn call_that_is_dropped_while_replies_are_held_back_leaves_no_key(mode: Mode) {
     let cluster = Cluster::start_in(mode, 3);
     let client = cluster.connect();
     for held in 1..8_usize {
@@ -57,7 +57,7 @@ fn a_call_that_is_dropped_while_replies_are_held_back_leaves_no_key(mode: Mode) 
     cluster.wait_until_undone(7);
 }
 
-fn a_call_that_gave_silent_nodes_up_leaves_no_key_on_them(mode: Mode) {
+fn call_that_gave_up_silent_nodes_leaves_no_key_on_them(mode: Mode) {
     let cluster = Cluster::start_in(mode, 3);
     let client = connect_to_all(cluster.through_proxies().vote_timeout(SHORT_VOTE_TIMEOUT));
     for silent in [vec![1, 2], vec![0, 1, 2]] {
@@ -70,7 +70,7 @@ fn a_call_that_gave_silent_nodes_up_leaves_no_key_on_them(mode: Mode) {
     cluster.wait_until_undone(2);
 }
 
-fn a_call_whose_link_was_given_up_leaves_no_key(mode: Mode) {
+fn call_whose_link_was_given_up_leaves_no_key(mode: Mode) {
     let cluster = Cluster::start_in(mode, 3);
     let client = cluster.connect();
     let connections = || cluster.proxies.iter().map(|proxy| proxy.connections()).min();
@@ -83,7 +83,7 @@ fn a_call_whose_link_was_given_up_leaves_no_key(mode: Mode) {
     cluster.wait_until_undone(1);
 }
 
-fn a_release_reaches_a_node_whose_link_was_given_up_meanwhile(mode: Mode) {
+fn release_reaches_a_node_after_its_link_was_given_up(mode: Mode) {
     let cluster = Cluster::start_in(mode, 3);
     let client = cluster.connect();
     let silent = &cluster.proxies[2];
@@ -97,7 +97,7 @@ fn a_release_reaches_a_node_whose_link_was_given_up_meanwhile(mode: Mode) {
     cluster.wait_until_undone(1);
 }
 
-fn a_client_that_goes_right_after_a_dropped_call_leaves_no_key(mode: Mode) {
+fn client_dropped_right_after_a_call_leaves_no_key(mode: Mode) {
     let cluster = Cluster::start_in(mode, 3);
     for _ in 0..ROUNDS {
         let client = cluster.connect();

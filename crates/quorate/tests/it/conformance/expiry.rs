@@ -12,7 +12,7 @@ use super::fixture::{Fixture, LONG, PATIENCE, SHORT, take, wait_for_end};
 on_every_engine! {
     [1, 2, 3, 4, 5] => expired_lock_is_reported_to_its_holder_before_it_is_free,
         expired_guard_reports_its_loss,
-        an_extended_lock_outlives_its_first_ttl;
+        extended_lock_outlives_its_first_ttl;
 }
 
 async fn expired_lock_is_reported_to_its_holder_before_it_is_free(fixture: &Fixture) {
@@ -39,7 +39,7 @@ async fn expired_guard_reports_its_loss(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn an_extended_lock_outlives_its_first_ttl(fixture: &Fixture) {
+async fn extended_lock_outlives_its_first_ttl(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a").ttl(UNHURRIED).no_renew()).await;
     guard.extend(LONG).await.expect("it is alice's");

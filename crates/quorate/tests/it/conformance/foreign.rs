@@ -14,11 +14,11 @@ use quorate_testkit::{
 use super::fixture::{ALL, Fixture, LONG, PATIENCE, holder, on_servers_in_both_modes, take};
 
 on_every_engine! {
-    [1, 2, 3, 4, 5] => a_foreign_value_keeps_us_out_and_is_shown_escaped,
-        a_foreign_value_on_a_minority_is_left_alone;
+    [1, 2, 3, 4, 5] => foreign_value_excludes_us_and_is_shown_escaped,
+        foreign_value_on_a_minority_is_left_alone;
 }
 
-async fn a_foreign_value_keeps_us_out_and_is_shown_escaped(fixture: &Fixture) {
+async fn foreign_value_excludes_us_and_is_shown_escaped(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let cases = [
         ((0..=255).collect::<Vec<u8>>(), r"\x00\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b"),
@@ -46,7 +46,7 @@ async fn a_foreign_value_keeps_us_out_and_is_shown_escaped(fixture: &Fixture) {
     }
 }
 
-async fn a_foreign_value_on_a_minority_is_left_alone(fixture: &Fixture) {
+async fn foreign_value_on_a_minority_is_left_alone(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let foreign = 0..fixture.tolerated();
     foreign.clone().for_each(|node| fixture.plant(node, "a", b"another's"));
@@ -64,7 +64,7 @@ async fn a_foreign_value_on_a_minority_is_left_alone(fixture: &Fixture) {
 
 /// Each kind of key under the name, with and without an end.
 #[test]
-fn a_key_of_any_type_keeps_us_out_and_is_not_touched() {
+fn key_of_any_type_excludes_us_and_is_not_touched() {
     on_servers_in_both_modes(&ALL, async |fixture| {
         let client = fixture.client("alice").await;
         for (kind, make) in kinds() {
@@ -86,7 +86,7 @@ fn a_key_of_any_type_keeps_us_out_and_is_not_touched() {
 
 /// One that came in while we held the lock survives our release, verify and extend.
 #[test]
-fn a_key_that_replaced_ours_is_not_touched() {
+fn key_that_replaced_ours_is_not_touched() {
     on_servers_in_both_modes(&[1, 3], async |fixture| {
         let client = fixture.client("alice").await;
         for (kind, make) in kinds() {
@@ -124,7 +124,7 @@ fn a_key_that_replaced_ours_is_not_touched() {
 
 /// A foreign lock that expires lets us in.
 #[test]
-fn a_foreign_lock_is_waited_for() {
+fn waiter_acquires_after_a_foreign_lock_expires() {
     on_servers_in_both_modes(&ALL, async |fixture| {
         let client = fixture.client("alice").await;
         for server in fixture.servers() {

@@ -6,13 +6,13 @@ use super::fixture::{Fixture, LONG, take};
 use crate::mode::Mode;
 
 on_every_engine! {
-    [1, 2, 3, 4, 5] => the_key_is_exactly_the_name,
+    [1, 2, 3, 4, 5] => key_is_exactly_the_name,
         names_that_a_pattern_would_match_are_different_locks,
-        a_bad_name_is_refused_before_anything_is_written,
-        the_reserved_prefix_can_be_moved;
+        bad_name_is_refused_before_anything_is_written,
+        reserved_prefix_can_be_changed;
 }
 
-async fn the_key_is_exactly_the_name(fixture: &Fixture) {
+async fn key_is_exactly_the_name(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let longest = "x".repeat(1_024);
     let longest_unicode = "鎖".repeat(341) + "!";
@@ -60,7 +60,7 @@ async fn names_that_a_pattern_would_match_are_different_locks(fixture: &Fixture)
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_bad_name_is_refused_before_anything_is_written(fixture: &Fixture) {
+async fn bad_name_is_refused_before_anything_is_written(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let reserved = NameError::Reserved { prefix: "quorate:".into() };
     let cases = [
@@ -87,7 +87,7 @@ async fn a_bad_name_is_refused_before_anything_is_written(fixture: &Fixture) {
     assert!(fixture.is_empty(), "nothing was written");
 }
 
-async fn the_reserved_prefix_can_be_moved(fixture: &Fixture) {
+async fn reserved_prefix_can_be_changed(fixture: &Fixture) {
     let fixture = &fixture.unprotected();
     let client = fixture.builder().prefix("locks/").connect().await.expect("the nodes are there");
     let refused = client.mutex("locks/a").try_lock().await.expect_err("reserved");

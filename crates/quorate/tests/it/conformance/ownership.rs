@@ -5,13 +5,13 @@ use quorate::error::{ExtendError, Lost, LostReason, ReleaseError, VerifyError};
 use super::fixture::{Fixture, LONG, SHORT, holder, take, wait_for_end};
 
 on_every_engine! {
-    [1, 2, 3, 4, 5] => a_late_owner_cannot_touch_the_next_ones_lock,
-        an_owner_whose_keys_were_taken_over_cannot_extend_the_next_ones_lock,
-        an_owner_whose_keys_were_taken_over_cannot_release_the_next_ones_lock,
+    [1, 2, 3, 4, 5] => former_owner_cannot_touch_the_lock_of_the_next,
+        owner_with_overwritten_keys_cannot_extend_the_lock_of_the_next,
+        owner_with_overwritten_keys_cannot_release_the_lock_of_the_next,
         failed_attempts_do_not_disturb_the_holder;
 }
 
-async fn a_late_owner_cannot_touch_the_next_ones_lock(fixture: &Fixture) {
+async fn former_owner_cannot_touch_the_lock_of_the_next(fixture: &Fixture) {
     let (alice, bob, carol) =
         (fixture.client("alice").await, fixture.client("bob").await, fixture.client("carol").await);
     let late = take(alice.mutex("a").ttl(SHORT).no_renew()).await;
@@ -38,7 +38,7 @@ async fn a_late_owner_cannot_touch_the_next_ones_lock(fixture: &Fixture) {
     another.release().await.expect("it is bob's");
 }
 
-async fn an_owner_whose_keys_were_taken_over_cannot_extend_the_next_ones_lock(fixture: &Fixture) {
+async fn owner_with_overwritten_keys_cannot_extend_the_lock_of_the_next(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let robbed = take(alice.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());
@@ -57,7 +57,7 @@ async fn an_owner_whose_keys_were_taken_over_cannot_extend_the_next_ones_lock(fi
     next.release().await.expect("it is bob's");
 }
 
-async fn an_owner_whose_keys_were_taken_over_cannot_release_the_next_ones_lock(fixture: &Fixture) {
+async fn owner_with_overwritten_keys_cannot_release_the_lock_of_the_next(fixture: &Fixture) {
     let alice = fixture.client("alice").await;
     let robbed = take(alice.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());

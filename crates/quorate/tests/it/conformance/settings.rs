@@ -7,12 +7,12 @@ use quorate::error::{ConfigError, LockError, TermsError, TtlError};
 use super::fixture::{Fixture, take};
 
 on_every_engine! {
-    [1, 2, 3, 4, 5] => a_ttl_that_leaves_no_time_to_work_is_refused,
-        a_ttl_above_the_maximum_is_refused,
+    [1, 2, 3, 4, 5] => too_short_ttl_is_refused,
+        ttl_above_the_maximum_is_refused,
         bad_defaults_are_refused_when_the_client_is_built;
 }
 
-async fn a_ttl_that_leaves_no_time_to_work_is_refused(fixture: &Fixture) {
+async fn too_short_ttl_is_refused(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     for millis in [0, 1, 2] {
         let ttl = Duration::from_millis(millis);
@@ -35,7 +35,7 @@ async fn a_ttl_that_leaves_no_time_to_work_is_refused(fixture: &Fixture) {
     assert!(fixture.is_empty(), "nothing was written");
 }
 
-async fn a_ttl_above_the_maximum_is_refused(fixture: &Fixture) {
+async fn ttl_above_the_maximum_is_refused(fixture: &Fixture) {
     let fixture = &fixture.unprotected();
     let max = Duration::from_secs(40);
     let client = fixture.builder().max_ttl(max).connect().await.expect("the nodes are there");

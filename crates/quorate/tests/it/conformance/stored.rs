@@ -8,7 +8,7 @@ use super::fixture::{ALL, Fixture, LONG, on_servers_in_both_modes, take};
 use crate::mode::Mode;
 
 #[test]
-fn the_value_names_the_client_and_who_that_is_can_be_found() {
+fn stored_value_leads_to_the_name_of_the_client() {
     on_servers_in_both_modes(&ALL, async |fixture| {
         let client = fixture.client("cron/db1/4711").await;
         let guard = take(client.mutex("a")).await;
@@ -99,7 +99,7 @@ impl Owner {
         let value = text(server.get(name));
         match fixture.mode() {
             Mode::Queue => {
-                let mut owner = Self::in_line(&value);
+                let mut owner = Self::queued(&value);
                 owner.who = text(server.get(format!("quorate:w:{}", owner.client)));
                 owner
             }
@@ -108,7 +108,7 @@ impl Owner {
     }
 
     /// What a node has to know about an owner that may wait.
-    fn in_line(text: &str) -> Self {
+    fn queued(text: &str) -> Self {
         let parts: Vec<&str> = text.split(':').collect();
         let ["q1", ticket, ttl_ms, client, number] = parts[..] else {
             panic!("an owner in the queue has five parts: {text}");

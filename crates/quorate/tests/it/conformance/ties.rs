@@ -8,8 +8,8 @@ use super::fixture::{Fixture, holder};
 
 on_every_engine! {
     [1, 2, 3, 4, 5] => only_even_numbers_of_nodes_are_warned_about;
-    [2, 4] => a_tie_is_lost_and_leaves_nothing_behind,
-        a_tie_that_ends_lets_the_waiter_in;
+    [2, 4] => tie_grants_nothing_and_leaves_nothing_behind,
+        waiter_acquires_when_a_tie_ends;
 }
 
 async fn only_even_numbers_of_nodes_are_warned_about(fixture: &Fixture) {
@@ -25,7 +25,7 @@ async fn only_even_numbers_of_nodes_are_warned_about(fixture: &Fixture) {
 }
 
 /// Half of the nodes are another's, so the other half is of no use to us.
-async fn a_tie_is_lost_and_leaves_nothing_behind(fixture: &Fixture) {
+async fn tie_grants_nothing_and_leaves_nothing_behind(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let half = fixture.len() / 2;
     (0..half).for_each(|node| fixture.plant(node, "a", b"another program"));
@@ -41,7 +41,7 @@ async fn a_tie_is_lost_and_leaves_nothing_behind(fixture: &Fixture) {
     fixture.wait_until_only("a", 0..half);
 }
 
-async fn a_tie_that_ends_lets_the_waiter_in(fixture: &Fixture) {
+async fn waiter_acquires_when_a_tie_ends(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let half = fixture.len() / 2;
     (0..half).for_each(|node| fixture.plant(node, "a", b"another program"));

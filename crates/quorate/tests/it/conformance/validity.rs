@@ -13,9 +13,9 @@ use super::fixture::{Fixture, LONG, holder, take};
 
 on_every_engine! {
     [1, 2, 3, 4, 5] => remaining_time_subtracts_the_clock_drift,
-        an_extension_moves_the_end,
-        a_shorter_extension_counts_as_soon_as_it_is_sent,
-        a_bad_ttl_is_refused_and_leaves_the_lease_as_it_was;
+        extension_moves_the_deadline,
+        shorter_extension_counts_as_soon_as_it_is_sent,
+        bad_ttl_is_refused_and_leaves_the_lease_as_it_was;
 }
 
 async fn remaining_time_subtracts_the_clock_drift(fixture: &Fixture) {
@@ -30,7 +30,7 @@ async fn remaining_time_subtracts_the_clock_drift(fixture: &Fixture) {
     }
 }
 
-async fn an_extension_moves_the_end(fixture: &Fixture) {
+async fn extension_moves_the_deadline(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a").ttl(LONG).no_renew()).await;
     guard.extend(2 * LONG).await.expect("it is held");
@@ -42,7 +42,7 @@ async fn an_extension_moves_the_end(fixture: &Fixture) {
     guard.release().await.expect("it was held");
 }
 
-async fn a_shorter_extension_counts_as_soon_as_it_is_sent(fixture: &Fixture) {
+async fn shorter_extension_counts_as_soon_as_it_is_sent(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a").ttl(2 * LONG).no_renew()).await;
     guard.extend(LONG).await.expect("it is held");
@@ -61,7 +61,7 @@ async fn a_shorter_extension_counts_as_soon_as_it_is_sent(fixture: &Fixture) {
     guard.release().await.expect("it was held");
 }
 
-async fn a_bad_ttl_is_refused_and_leaves_the_lease_as_it_was(fixture: &Fixture) {
+async fn bad_ttl_is_refused_and_leaves_the_lease_as_it_was(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     for ttl in [Duration::ZERO, Duration::from_nanos(1), Duration::from_millis(1)] {

@@ -5,13 +5,13 @@ use quorate::error::{LostReason, ReleaseError, VerifyError};
 use super::fixture::{Fixture, take};
 
 on_every_engine! {
-    [1, 2, 3, 4, 5] => a_held_lock_is_confirmed,
+    [1, 2, 3, 4, 5] => verify_confirms_a_held_lock,
         keys_deleted_from_a_minority_do_not_matter,
         keys_deleted_from_a_majority_lose_the_lock,
-        keys_that_are_anothers_on_a_majority_are_a_lost_lock;
+        keys_of_another_owner_on_a_majority_lose_the_lock;
 }
 
-async fn a_held_lock_is_confirmed(fixture: &Fixture) {
+async fn verify_confirms_a_held_lock(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     for _ in 0..3 {
@@ -46,7 +46,7 @@ async fn keys_deleted_from_a_majority_lose_the_lock(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn keys_that_are_anothers_on_a_majority_are_a_lost_lock(fixture: &Fixture) {
+async fn keys_of_another_owner_on_a_majority_lose_the_lock(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());

@@ -7,16 +7,16 @@ use quorate::error::LockError;
 use super::fixture::{Fixture, LONG, PATIENCE, take};
 
 on_every_engine! {
-    [1, 2, 3, 4, 5] => trying_gives_nothing_while_the_lock_is_held,
-        giving_up_names_the_holder_and_when_its_lock_expires,
+    [1, 2, 3, 4, 5] => try_lock_returns_none_while_the_lock_is_held,
+        timeout_names_the_holder_and_when_its_lock_expires,
         waiting_ends_when_the_lock_is_released,
-        waiting_with_a_bound_ends_when_the_lock_is_released,
-        a_release_reaches_every_node,
-        a_dropped_guard_is_released,
-        a_dropped_client_leaves_no_key;
+        lock_timeout_returns_when_the_lock_is_released,
+        release_reaches_every_node,
+        dropped_guard_is_released,
+        dropped_client_leaves_no_key;
 }
 
-async fn trying_gives_nothing_while_the_lock_is_held(fixture: &Fixture) {
+async fn try_lock_returns_none_while_the_lock_is_held(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     assert_eq!(guard.name(), "a");
@@ -28,7 +28,7 @@ async fn trying_gives_nothing_while_the_lock_is_held(fixture: &Fixture) {
     assert!(tried.is_some(), "it is free");
 }
 
-async fn giving_up_names_the_holder_and_when_its_lock_expires(fixture: &Fixture) {
+async fn timeout_names_the_holder_and_when_its_lock_expires(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("billing/db1/4711").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     let wait = Duration::from_millis(30);
@@ -56,7 +56,7 @@ async fn waiting_ends_when_the_lock_is_released(fixture: &Fixture) {
     bobs.verify().await.expect("bob has it");
 }
 
-async fn waiting_with_a_bound_ends_when_the_lock_is_released(fixture: &Fixture) {
+async fn lock_timeout_returns_when_the_lock_is_released(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     let mutex = bob.mutex("a");
@@ -67,7 +67,7 @@ async fn waiting_with_a_bound_ends_when_the_lock_is_released(fixture: &Fixture) 
     bobs.verify().await.expect("bob has it");
 }
 
-async fn a_release_reaches_every_node(fixture: &Fixture) {
+async fn release_reaches_every_node(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());
@@ -75,7 +75,7 @@ async fn a_release_reaches_every_node(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_dropped_guard_is_released(fixture: &Fixture) {
+async fn dropped_guard_is_released(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());
@@ -84,7 +84,7 @@ async fn a_dropped_guard_is_released(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_dropped_client_leaves_no_key(fixture: &Fixture) {
+async fn dropped_client_leaves_no_key(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());

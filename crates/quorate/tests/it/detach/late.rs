@@ -51,7 +51,7 @@ fn late_grant_does_not_count_and_is_released() {
 
 /// Alice has the lock by two nodes, and what she has asked the third is still on its way.
 #[test]
-fn a_question_that_arrives_after_the_lease_was_handed_over_revives_nothing() {
+fn request_that_arrives_after_the_hand_over_revives_nothing() {
     let servers = Server::start_many(3);
     let to_third = Proxy::start(&servers[2].address());
     let settings = || Client::builder().quarantine(false).ttl(LONG);

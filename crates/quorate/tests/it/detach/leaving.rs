@@ -25,7 +25,7 @@ use crate::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_every_node_granted_costs_no_round_trip() {
+async fn detach_of_a_lease_granted_by_every_node_costs_no_round_trip() {
     let fixture = PausedFixture::new(3);
     let reader = fixture.client.rwlock("shared").read().await.map(Guard::from);
     let wants = [fixture.mutex().lock().await, reader];
@@ -69,7 +69,7 @@ async fn lease_continues_as_another_owner_if_a_node_may_act_for_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_ttl_counts_anew() {
+async fn ttl_of_a_detached_lease_starts_anew() {
     let fixture = PausedFixture::new(3);
     let guard = take(&fixture.mutex().no_renew()).await;
     pass(TTL / 2).await;
@@ -79,7 +79,7 @@ async fn its_ttl_counts_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_majority_is_waited_for_until_the_lease_ends() {
+async fn detach_waits_for_a_majority_until_the_lease_expires() {
     for behaviour in [Fail, Hang] {
         let fixture = PausedFixture::new(3);
         let guard = fixture.hold().await;

@@ -27,7 +27,7 @@ fn twenty_thousand_random_commands_of_quarantine_match_the_store() {
 }
 
 #[test]
-fn so_they_do_on_servers_that_are_full_now_and_then() {
+fn random_commands_of_quarantine_match_the_store_on_full_servers() {
     compare_on_every_server(Memory::Scarce, &tracker::FULL);
 }
 

@@ -37,13 +37,13 @@ fn ten_thousand_random_commands_of_the_queue_match_the_store() {
 }
 
 #[test]
-fn so_do_fifteen_thousand_while_days_pass() {
+fn fifteen_thousand_random_commands_of_the_queue_match_the_store_while_days_pass() {
     let kinds = [&tracker::KINDS[..], &tracker::SELDOM].concat();
     compare_on_every_server(Pace::Set, Memory::Enough, 15_000, &kinds);
 }
 
 #[test]
-fn so_do_fifteen_thousand_on_servers_that_are_full_now_and_then() {
+fn fifteen_thousand_random_commands_of_the_queue_match_the_store_on_full_servers() {
     compare_on_every_server(Pace::Set, Memory::Scarce, 15_000, &tracker::FULL);
 }
 

@@ -75,7 +75,7 @@ fn error_without_answers_names_the_reason_of_each_node() {
 
 /// Nobody waits for a silent node forever.
 #[test]
-fn a_node_that_hangs_is_not_waited_for() {
+fn inspect_does_not_wait_for_a_hanging_node() {
     let nodes = MemoryNodes::new(3);
     let client = Client::builder().memory(&nodes).build().expect("the settings are valid");
     let _guard = block_on(client.mutex("a").lock()).expect("it is free");
@@ -105,7 +105,7 @@ fn full_server_still_reports() {
 
 /// Rights as they were before locks could be listed are enough for all but that.
 #[test]
-fn without_the_right_to_scan_a_lock_can_be_looked_at_but_not_found() {
+fn without_permission_to_scan_a_lock_can_be_inspected_but_not_listed() {
     let server = Server::start();
     let rights = "~app:* ~quorate:* &quorate:c:* +@all -scan";
     let mut user = cmd("ACL");

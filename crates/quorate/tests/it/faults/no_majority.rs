@@ -31,19 +31,19 @@ in_both_modes! {
 }
 
 fn three_killed_nodes_are_named(mode: Mode) {
-    the_nodes_are_named(mode, WayDown::Killed);
+    nodes_are_named(mode, WayDown::Killed);
 }
 
 fn three_stopped_nodes_are_named(mode: Mode) {
-    the_nodes_are_named(mode, WayDown::Stopped);
+    nodes_are_named(mode, WayDown::Stopped);
 }
 
 fn three_black_holed_nodes_are_named(mode: Mode) {
-    the_nodes_are_named(mode, WayDown::BlackHoled);
+    nodes_are_named(mode, WayDown::BlackHoled);
 }
 
 fn three_nodes_that_refuse_connections_are_named(mode: Mode) {
-    the_nodes_are_named(mode, WayDown::Refused);
+    nodes_are_named(mode, WayDown::Refused);
 }
 
 /// A waiter gives up after a ttl of silence. A reply about the holder restarts that time.
@@ -67,7 +67,7 @@ async fn silence_counts_from_the_last_answer_of_a_majority() {
     }
 }
 
-fn the_nodes_are_named(mode: Mode, way: WayDown) {
+fn nodes_are_named(mode: Mode, way: WayDown) {
     let cluster = Cluster::start_in(mode, 5);
     let [client, other] = way.clients(&cluster);
     way.take_down(&cluster, &DOWN);

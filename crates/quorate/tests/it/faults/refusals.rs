@@ -12,15 +12,15 @@ use super::cluster::{Cluster, PATIENCE, connect_to_all, node_error, wait_until_a
 use crate::{links::executor::block_on, mode::Mode};
 
 in_both_modes! {
-    a_server_without_memory_says_so_and_still_releases,
-    the_vote_of_a_server_that_became_a_replica_does_not_count,
-    a_release_that_a_replica_refused_is_sent_again,
-    a_user_without_the_right_to_set_is_denied,
-    a_user_without_the_right_to_the_key_is_denied,
-    a_script_that_cannot_read_the_key_says_nothing_about_the_lock,
+    full_server_is_reported_and_still_releases,
+    vote_of_a_server_that_became_a_replica_does_not_count,
+    release_that_a_replica_rejected_is_sent_again,
+    user_without_permission_to_set_is_denied,
+    user_without_permission_for_the_key_is_denied,
+    script_without_permission_for_the_key_reports_nothing_about_the_lock,
 }
 
-fn a_server_without_memory_says_so_and_still_releases(mode: Mode) {
+fn full_server_is_reported_and_still_releases(mode: Mode) {
     let server = Server::start();
     let client =
         block_on(mode.of(Client::builder().quarantine(false)).nodes([server.url()]).connect())
@@ -38,7 +38,7 @@ fn a_server_without_memory_says_so_and_still_releases(mode: Mode) {
     assert!(server.lock_keys().is_empty());
 }
 
-fn the_vote_of_a_server_that_became_a_replica_does_not_count(mode: Mode) {
+fn vote_of_a_server_that_became_a_replica_does_not_count(mode: Mode) {
     let cluster = Cluster::start_in(mode, 3);
     let client = connect_to_all(cluster.direct());
     make_replica(&cluster.servers[0]);
@@ -54,7 +54,7 @@ fn the_vote_of_a_server_that_became_a_replica_does_not_count(mode: Mode) {
     block_on(block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap().release()).unwrap();
 }
 
-fn a_release_that_a_replica_refused_is_sent_again(mode: Mode) {
+fn release_that_a_replica_rejected_is_sent_again(mode: Mode) {
     let cluster = Cluster::start_in(mode, 3);
     let client = connect_to_all(cluster.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
@@ -100,7 +100,7 @@ fn unknown_error_is_reported_in_the_words_of_the_server() {
     drop(block_on(client.mutex(NAME).lock()).unwrap());
 }
 
-fn a_user_without_the_right_to_set_is_denied(mode: Mode) {
+fn user_without_permission_to_set_is_denied(mode: Mode) {
     let cluster = Cluster::start_in(mode, 3);
     for server in &cluster.servers {
         tell(server, &["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"]);
@@ -130,7 +130,7 @@ fn a_user_without_the_right_to_set_is_denied(mode: Mode) {
     cluster.wait_until_empty("the one grant is undone");
 }
 
-fn a_user_without_the_right_to_the_key_is_denied(mode: Mode) {
+fn user_without_permission_for_the_key_is_denied(mode: Mode) {
     let server = Server::start();
     tell(&server, &["ACL", "SETUSER", "app", "on", ">secret", "~app:*", "+@all"]);
     match mode {
@@ -153,7 +153,7 @@ fn a_user_without_the_right_to_the_key_is_denied(mode: Mode) {
     assert!(server.lock_keys().is_empty());
 }
 
-fn a_script_that_cannot_read_the_key_says_nothing_about_the_lock(mode: Mode) {
+fn script_without_permission_for_the_key_reports_nothing_about_the_lock(mode: Mode) {
     let server = Server::start();
     tell(&server, &["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"]);
     let settings = mode.of(Client::builder().quarantine(false)).ttl(LONG);

@@ -9,10 +9,10 @@ use crate::{links::executor::block_on, mode::Mode};
 in_both_modes! {
     replies_lost_by_a_minority_leave_no_key,
     replies_lost_by_a_majority_leave_no_key,
-    a_link_that_is_cut_at_any_byte_of_a_reply_is_made_anew,
-    a_minority_that_is_cut_in_mid_reply_goes_unnoticed,
+    link_cut_at_any_byte_of_a_reply_reconnects,
+    minority_cut_in_mid_reply_fails_no_call,
     locks_work_on_after_all_links_were_reset,
-    an_orderly_close_by_every_server_is_no_more_than_a_reconnect,
+    orderly_close_by_every_server_only_causes_reconnects,
 }
 
 fn replies_lost_by_a_minority_leave_no_key(mode: Mode) {
@@ -51,7 +51,7 @@ fn replies_lost_by_a_majority_leave_no_key(mode: Mode) {
     assert!(cluster.is_empty());
 }
 
-fn a_link_that_is_cut_at_any_byte_of_a_reply_is_made_anew(mode: Mode) {
+fn link_cut_at_any_byte_of_a_reply_reconnects(mode: Mode) {
     let cluster = Cluster::start_in(mode, 1);
     // Up to the end of the reply to the release, with some of it behind.
     for bytes in 0..=(grant_len(mode) + NUMBER_LEN + 1) {
@@ -74,7 +74,7 @@ fn a_link_that_is_cut_at_any_byte_of_a_reply_is_made_anew(mode: Mode) {
     }
 }
 
-fn a_minority_that_is_cut_in_mid_reply_goes_unnoticed(mode: Mode) {
+fn minority_cut_in_mid_reply_fails_no_call(mode: Mode) {
     let cluster = Cluster::start_in(mode, 3);
     for bytes in 0..=(grant_len(mode) + NUMBER_LEN) {
         let client = cluster.connect();
@@ -107,7 +107,7 @@ fn locks_work_on_after_all_links_were_reset(mode: Mode) {
     cluster.wait_until_empty("after the last release");
 }
 
-fn an_orderly_close_by_every_server_is_no_more_than_a_reconnect(mode: Mode) {
+fn orderly_close_by_every_server_only_causes_reconnects(mode: Mode) {
     let cluster = Cluster::start_in(mode, 5);
     let client = cluster.connect();
     for _ in 0..5 {

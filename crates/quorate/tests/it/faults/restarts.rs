@@ -41,7 +41,7 @@ fn majority_that_restarts_empty_ends_a_lease() {
 }
 
 #[test]
-fn a_client_recovers_by_itself_after_all_servers_were_restarted() {
+fn client_recovers_by_itself_after_all_servers_were_restarted() {
     let cluster = Cluster::start(5);
     let client = connect_to_all(cluster.direct());
     block_on(block_on(client.mutex(NAME).lock()).unwrap().release()).unwrap();

@@ -11,12 +11,12 @@ use super::lost_update::{
 };
 
 #[test]
-fn a_late_write_is_refused_once_the_next_holder_has_read() {
+fn late_write_is_refused_once_the_next_holder_has_read() {
     on_each(|server| late_write_between_read_and_write(&mut Price::on(server)));
 }
 
 #[test]
-fn the_same_holder_may_come_again() {
+fn same_holder_may_write_again() {
     on_each(|server| same_holder_again(&mut Price::on(server)));
 }
 
@@ -36,7 +36,7 @@ fn fences_beyond_integers_of_databases_are_distinguished() {
 }
 
 #[test]
-fn a_value_that_is_not_there_is_read_as_nothing_and_the_read_counts() {
+fn missing_value_is_read_as_none_and_the_read_counts() {
     on_each(|server| {
         let mut connection = server.connection();
         let answer: Value = eval(redis::READ, "7", None).query(&mut connection).unwrap();
@@ -49,7 +49,7 @@ fn a_value_that_is_not_there_is_read_as_nothing_and_the_read_counts() {
 }
 
 #[test]
-fn the_value_stays_an_ordinary_key_and_the_fence_stays_forever() {
+fn value_stays_an_ordinary_key_and_its_fence_never_expires() {
     on_each(|server| {
         assert!(Price::on(server).write(Fence::new(7), 42));
         assert_eq!(server.get(VALUE), Some(b"42".into()));

@@ -8,12 +8,12 @@ use super::lost_update::{
 };
 
 #[test]
-fn a_late_write_is_refused_once_the_next_holder_has_read() {
+fn late_write_is_refused_once_the_next_holder_has_read() {
     both(late_write_between_read_and_write);
 }
 
 #[test]
-fn the_same_holder_may_come_again() {
+fn same_holder_may_write_again() {
     both(same_holder_again);
 }
 
@@ -35,7 +35,7 @@ fn overtaken_writer_finds_no_row() {
 
 /// What the documentation says about many rows: a row for the lock, in the same transaction.
 #[test]
-fn a_row_for_the_lock_protects_whatever_else_is_in_the_transaction() {
+fn row_for_the_lock_protects_the_rest_of_the_transaction() {
     let mut database = Connection::open_in_memory().unwrap();
     database.execute_batch("CREATE TABLE entries (text TEXT)").unwrap();
     database.execute_batch("CREATE TABLE fences (lock TEXT PRIMARY KEY)").unwrap();

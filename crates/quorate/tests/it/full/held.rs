@@ -61,7 +61,7 @@ fn lease_that_expires_on_a_full_server_is_granted_to_the_waiter() {
 }
 
 #[test]
-fn a_lease_is_handed_over_and_adopted_on_a_full_server() {
+fn lease_is_handed_over_and_adopted_on_a_full_server() {
     on_every_set(TTL, async |nodes| {
         let journal = Journal::default();
         let (holder, heir) = (nodes.client(&journal).await, nodes.client(&journal).await);

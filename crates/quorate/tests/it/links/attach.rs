@@ -12,9 +12,9 @@ use super::executor::block_on;
 use crate::mode::Mode;
 
 in_both_modes! {
-    a_right_login_works,
-    a_password_that_changes_is_noticed_at_the_next_connect,
-    a_lock_is_in_the_database_that_was_asked_for,
+    correct_login_works,
+    changed_password_is_noticed_at_the_next_connect,
+    lock_is_in_the_configured_database,
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn wrong_login_is_reported_at_once() {
     assert!(server.lock_keys().is_empty());
 }
 
-fn a_right_login_works(mode: Mode) {
+fn correct_login_works(mode: Mode) {
     let server = Server::builder().password(PASSWORD).unix_socket().start();
     let acl = ["SETUSER", "app", "on", &format!(">{APP_PASSWORD}"), "~*", "&*", "+@all"];
     redis::cmd("ACL").arg(&acl).exec(&mut server.connection()).unwrap();
@@ -55,7 +55,7 @@ fn a_right_login_works(mode: Mode) {
     }
 }
 
-fn a_password_that_changes_is_noticed_at_the_next_connect(mode: Mode) {
+fn changed_password_is_noticed_at_the_next_connect(mode: Mode) {
     let server = Server::builder().password(PASSWORD).start();
     let client = connect(mode, &server.url());
     let mut connection = server.connection();
@@ -76,7 +76,7 @@ fn a_password_that_changes_is_noticed_at_the_next_connect(mode: Mode) {
     drop(block_on(client.mutex(NAME).lock()).unwrap());
 }
 
-fn a_lock_is_in_the_database_that_was_asked_for(mode: Mode) {
+fn lock_is_in_the_configured_database(mode: Mode) {
     let server = Server::builder().unix_socket().start();
     for url in [format!("{}/3", server.url()), format!("{}?db=3", server.unix_url())] {
         let client = connect(mode, &url);
@@ -107,7 +107,7 @@ fn missing_database_is_reported() {
 }
 
 #[test]
-fn a_unix_socket_works() {
+fn unix_socket_works() {
     let server = Server::builder().unix_socket().start();
     let client = block_on(Client::connect([server.unix_url()])).unwrap();
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
@@ -130,7 +130,7 @@ fn missing_socket_is_reported() {
 }
 
 #[test]
-fn a_replica_is_refused() {
+fn replica_is_refused() {
     let server = Server::builder().config("replicaof", "127.0.0.1 1").start();
     assert_eq!(node_error_of(&server.url()), NodeError::ReadOnly);
     refused(&server.url(), SHORT);
@@ -164,7 +164,7 @@ fn closed_port_is_reported_at_the_deadline() {
 }
 
 #[test]
-fn a_majority_is_enough_to_connect() {
+fn majority_is_enough_to_connect() {
     let settings = |servers: &[Server]| {
         Client::builder().quarantine(false).nodes(servers.iter().map(Server::url))
     };

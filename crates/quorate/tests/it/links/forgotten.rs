@@ -29,7 +29,7 @@ in_both_modes! {
 /// A call that goes away sends its release behind its question. If the question came behind that,
 /// it would take the lock for nobody.
 #[test]
-fn a_question_is_not_sent_again_behind_its_own_release() {
+fn request_is_not_resent_after_its_own_release() {
     on_servers_in_both_modes(&[1, 3], async |fixture| {
         let (client, other) = (fixture.client("client").await, fixture.client("other").await);
         for number in 0..40 {

@@ -41,7 +41,7 @@ fn numbers_of_rounds_do_not_lead_to_sessions_marks_or_node_ids() {
 }
 
 #[test]
-fn nothing_that_can_be_printed_shows_a_session() {
+fn printed_values_show_no_session() {
     let server = Server::start();
     let settings = Client::builder().nodes([server.url()]).observer(Rounds::default());
     let client = block_on(settings.clone().connect()).expect("it is there");

@@ -17,11 +17,11 @@ use super::executor::block_on;
 use crate::mode::Mode;
 
 in_both_modes! {
-    calls_that_are_dropped_are_sent_in_their_order_and_none_is_lost,
+    dropped_calls_are_sent_in_order_and_none_is_lost,
     releases_follow_their_attempts_from_many_threads_at_a_time,
 }
 
-fn calls_that_are_dropped_are_sent_in_their_order_and_none_is_lost(mode: Mode) {
+fn dropped_calls_are_sent_in_order_and_none_is_lost(mode: Mode) {
     let server = Server::start();
     let client =
         block_on(mode.of(Client::builder().quarantine(false)).nodes([server.url()]).connect())

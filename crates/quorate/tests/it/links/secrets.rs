@@ -46,7 +46,7 @@ fn no_value_of_the_library_shows_the_password() {
 }
 
 #[test]
-fn a_refused_login_does_not_show_the_password() {
+fn refused_login_does_not_show_the_password() {
     let server = Server::builder().password("another").start();
     let url = server.url_with("default", PASSWORD, 0);
     let error = block_on(Client::connect([&url, "redis://127.0.0.1:1"])).unwrap_err();
@@ -55,13 +55,13 @@ fn a_refused_login_does_not_show_the_password() {
 }
 
 #[test]
-fn twins_are_named_without_their_passwords() {
+fn duplicate_nodes_are_named_without_their_passwords() {
     let nodes = [format!("redis://a:{PASSWORD}@host"), format!("redis://b:{PASSWORD}@host")];
     is_secret(&Client::builder().quarantine(false).nodes(nodes).build().unwrap_err());
 }
 
 #[test]
-fn an_address_that_cannot_be_understood_does_not_show_its_password() {
+fn invalid_address_does_not_show_its_password() {
     for url in [
         "redis://app:hunter2@",
         "redis://app:hunter2@host:port",

@@ -18,15 +18,15 @@ use super::executor::block_on;
 use crate::{faults::cluster::wait_until_attached, mode::Mode, watchdog::fixture::NAME};
 
 in_both_modes! {
-    a_server_that_loads_its_data_is_waited_for,
-    pushes_between_replies_are_left_alone,
-    a_reply_that_nobody_asked_for_ends_the_connection,
-    a_reply_of_the_wrong_kind_is_never_a_grant,
+    server_that_loads_its_data_is_waited_for,
+    unknown_pushes_between_replies_are_ignored,
+    unsolicited_reply_ends_the_connection,
+    reply_of_the_wrong_kind_is_never_a_grant,
     reply_of_the_wrong_kind_ends_the_connection_and_the_link_recovers,
 }
 
 #[test]
-fn a_web_server_is_no_redis() {
+fn web_server_is_refused() {
     let peer = Peer::start(|mut stream| {
         let _ = stream.read(&mut [0; 64]);
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
@@ -38,7 +38,7 @@ fn a_web_server_is_no_redis() {
 }
 
 #[test]
-fn garbage_of_every_kind_is_survived() {
+fn link_survives_garbage_of_every_kind() {
     let long = b"+".repeat(3 << 20);
     let nested = b"*1\r\n".repeat(100_000);
     let garbage: [&[u8]; 18] = [
@@ -125,7 +125,7 @@ fn too_old_server_is_reported_at_once() {
     assert!(error.to_string().contains("Redis 6.0 is needed"), "{error}");
 }
 
-fn a_server_that_loads_its_data_is_waited_for(mode: Mode) {
+fn server_that_loads_its_data_is_waited_for(mode: Mode) {
     let peer = Peer::start(fake_redis(|words, connection| {
         let is_loading = words[0] == "SCRIPT" && connection < 2;
         is_loading.then(|| "-LOADING Redis is loading the dataset in memory\r\n".into())
@@ -135,7 +135,7 @@ fn a_server_that_loads_its_data_is_waited_for(mode: Mode) {
     drop(block_on(client.mutex("orders:42").lock_timeout(PATIENCE)).unwrap());
 }
 
-fn pushes_between_replies_are_left_alone(mode: Mode) {
+fn unknown_pushes_between_replies_are_ignored(mode: Mode) {
     let push = ">2\r\n+message\r\n+kind\r\n";
     let peer = Peer::start(fake_redis(move |words, _| {
         let reply = plain_reply(words);
@@ -149,7 +149,7 @@ fn pushes_between_replies_are_left_alone(mode: Mode) {
     assert_eq!(peer.accepted(), 1, "on one connection");
 }
 
-fn a_reply_that_nobody_asked_for_ends_the_connection(mode: Mode) {
+fn unsolicited_reply_ends_the_connection(mode: Mode) {
     let peer = Peer::start(fake_redis(|words, connection| {
         let is_odd = is_attempt(words) && connection == 0;
         is_odd.then(|| plain_reply(words).repeat(2))
@@ -160,7 +160,7 @@ fn a_reply_that_nobody_asked_for_ends_the_connection(mode: Mode) {
     drop(block_on(client.mutex("orders:42").lock_timeout(PATIENCE)).unwrap());
 }
 
-fn a_reply_of_the_wrong_kind_is_never_a_grant(mode: Mode) {
+fn reply_of_the_wrong_kind_is_never_a_grant(mode: Mode) {
     let plain =
         [":1\r\n", "$2\r\nOK\r\n", "*0\r\n", "#t\r\n", "+QUEUED\r\n", "$0\r\n\r\n", "%0\r\n"];
     let grants_of_the_other_mode = match mode {

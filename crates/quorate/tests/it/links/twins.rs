@@ -22,12 +22,12 @@ use crate::{faults::cluster::wait_until_attached, mode::Mode, watchdog::fixture:
 
 in_both_modes! {
     one_server_under_two_names_is_refused_at_once,
-    a_server_under_two_names_has_one_vote_of_three,
+    server_under_two_names_has_one_vote_of_three,
     servers_that_swap_addresses_are_attached_again,
 }
 
 #[test]
-fn the_same_address_twice_is_refused_before_anything_is_sent() {
+fn same_address_twice_is_refused_before_anything_is_sent() {
     let port = 7_000;
     let twins = [
         [format!("redis://127.0.0.1:{port}"), format!("redis://127.0.0.1:{port}")],
@@ -76,7 +76,7 @@ fn one_server_under_two_names_is_refused_at_once(mode: Mode) {
     assert!(server.lock_keys().is_empty(), "nothing was written");
 }
 
-fn a_server_under_two_names_has_one_vote_of_three(mode: Mode) {
+fn server_under_two_names_has_one_vote_of_three(mode: Mode) {
     let server = Server::start();
     let names = [Proxy::start(&server.address()), Proxy::start(&server.address())];
     let third = Server::start();
@@ -99,7 +99,7 @@ fn a_server_under_two_names_has_one_vote_of_three(mode: Mode) {
 }
 
 #[test]
-fn a_server_under_two_names_keeps_its_one_session() {
+fn server_under_two_names_keeps_its_one_session() {
     let server = Server::start();
     let names = [Proxy::start(&server.address()), Proxy::start(&server.address())];
     let other = Server::start();
@@ -117,7 +117,7 @@ fn a_server_under_two_names_keeps_its_one_session() {
 }
 
 #[test]
-fn a_server_that_was_restarted_may_be_attached_again() {
+fn restarted_server_is_attached_again() {
     let servers = Server::start_many(3);
     let settings = Client::builder().quarantine(false).nodes(servers.iter().map(Server::url));
     let client = block_on(settings.connect()).unwrap();

@@ -15,13 +15,13 @@ use super::{attach::kill_connections, executor::block_on};
 use crate::mode::Mode;
 
 in_both_modes! {
-    a_call_fails_at_once_while_the_server_is_known_to_be_down,
-    a_link_that_stays_silent_is_made_anew,
-    a_connection_that_somebody_kills_on_the_server_is_made_anew,
-    a_release_that_is_owed_goes_ahead_of_everything_on_a_new_connection,
+    call_fails_at_once_while_the_server_is_known_to_be_down,
+    silent_link_reconnects,
+    link_reconnects_after_its_connection_is_killed,
+    pending_release_is_sent_first_on_a_new_connection,
 }
 
-fn a_call_fails_at_once_while_the_server_is_known_to_be_down(mode: Mode) {
+fn call_fails_at_once_while_the_server_is_known_to_be_down(mode: Mode) {
     let server = Server::start();
     let client =
         mode.of(Client::builder().quarantine(false)).nodes([server.url()]).vote_timeout(PATIENCE);
@@ -44,7 +44,7 @@ fn a_call_fails_at_once_while_the_server_is_known_to_be_down(mode: Mode) {
     drop(block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap());
 }
 
-fn a_link_that_stays_silent_is_made_anew(mode: Mode) {
+fn silent_link_reconnects(mode: Mode) {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
     let client =
@@ -63,7 +63,7 @@ fn a_link_that_stays_silent_is_made_anew(mode: Mode) {
 }
 
 #[test]
-fn an_idle_link_is_left_alone() {
+fn idle_link_stays_open() {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
     let client = block_on(Client::connect([proxy.url()])).unwrap();
@@ -115,7 +115,7 @@ fn lost_scripts_are_sent_again() {
     eventually("all were released", PATIENCE, || server.lock_keys().is_empty());
 }
 
-fn a_connection_that_somebody_kills_on_the_server_is_made_anew(mode: Mode) {
+fn link_reconnects_after_its_connection_is_killed(mode: Mode) {
     let server = Server::start();
     let client =
         block_on(mode.of(Client::builder().quarantine(false)).nodes([server.url()]).connect())
@@ -130,7 +130,7 @@ fn a_connection_that_somebody_kills_on_the_server_is_made_anew(mode: Mode) {
     assert!(server.lock_keys().is_empty());
 }
 
-fn a_release_that_is_owed_goes_ahead_of_everything_on_a_new_connection(mode: Mode) {
+fn pending_release_is_sent_first_on_a_new_connection(mode: Mode) {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
     let client =
@@ -151,7 +151,7 @@ fn a_release_that_is_owed_goes_ahead_of_everything_on_a_new_connection(mode: Mod
 }
 
 #[test]
-fn a_connect_that_is_dropped_leaves_no_connection() {
+fn dropped_connect_leaves_no_connection() {
     let server = Server::start();
     for polls in 0..3 {
         let mut connecting = Box::pin(Client::connect([server.url()]));

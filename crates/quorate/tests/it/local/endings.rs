@@ -8,7 +8,7 @@ use quorate_testkit::eventually;
 use super::{PATIENCE, outside::Folder};
 
 #[test]
-fn a_dropped_client_leaves_no_lock_and_no_socket() {
+fn dropped_client_leaves_no_lock_and_no_socket() {
     let folder = Folder::new();
     let client = blocking::Client::try_from(folder.builder().build().unwrap()).unwrap();
     assert_eq!(folder.events().len(), 1);
@@ -22,7 +22,7 @@ fn a_dropped_client_leaves_no_lock_and_no_socket() {
 }
 
 #[test]
-fn a_shutdown_waits_for_releases() {
+fn shutdown_waits_for_releases() {
     let folder = Folder::new();
     let client = blocking::Client::try_from(folder.builder().build().unwrap()).unwrap();
     let guards: Vec<_> =
@@ -34,7 +34,7 @@ fn a_shutdown_waits_for_releases() {
 }
 
 #[test]
-fn a_client_in_classic_mode_has_no_socket() {
+fn client_in_classic_mode_has_no_socket() {
     let folder = Folder::new();
     let client = folder.builder().classic().build().unwrap();
     let client = blocking::Client::try_from(client).unwrap();

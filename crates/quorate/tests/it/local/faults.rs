@@ -16,7 +16,7 @@ use super::{PATIENCE, outside::Folder};
 use crate::watchdog::journal::Journal;
 
 #[tokio::test]
-async fn a_folder_that_is_removed_is_made_anew_and_its_holder_heals() {
+async fn removed_folder_is_recreated_and_the_holder_restores_its_lock() {
     for gone in ["locks.db", "lock", "sockets", ""] {
         let folder = Folder::new();
         let alice = folder.builder().ttl(TTL).build().unwrap();
@@ -100,7 +100,7 @@ async fn waiter_for_the_file_lock_that_leaves_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn content_that_is_of_another_boot_stops_everything_until_it_is_ours_again() {
+async fn content_of_another_boot_stops_the_node_until_it_is_restored() {
     let folder = Folder::new();
     let journal = Journal::default();
     let client = folder.builder().observer(journal.clone()).build().unwrap();

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use super::outside::Folder;
 
 #[test]
-fn a_file_where_the_folder_should_be() {
+fn file_instead_of_a_folder_is_refused() {
     let folder = Folder::new();
     fs::write(folder.path(), "").unwrap();
     refused(&folder, &folder.path(), "it is a file: a folder is needed there");
@@ -23,7 +23,7 @@ fn a_file_where_the_folder_should_be() {
 }
 
 #[test]
-fn folder_that_every_user_can_write_to() {
+fn folder_that_every_user_can_write_to_is_refused() {
     let folder = Folder::new();
     fs::create_dir(folder.path()).unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
@@ -32,7 +32,7 @@ fn folder_that_every_user_can_write_to() {
 }
 
 #[test]
-fn a_file_that_is_no_database() {
+fn file_that_is_no_database_is_refused() {
     let folder = Folder::new();
     DirBuilder::new().mode(0o700).create(folder.path()).unwrap();
     fs::write(folder.db(), "my notes, which are longer than nothing\n".repeat(99)).unwrap();
@@ -41,7 +41,7 @@ fn a_file_that_is_no_database() {
 }
 
 #[test]
-fn the_database_of_another_application() {
+fn database_of_another_application_is_refused() {
     let folder = Folder::new();
     DirBuilder::new().mode(0o700).create(folder.path()).unwrap();
     let other = Connection::open(folder.db()).unwrap();
@@ -53,14 +53,14 @@ fn the_database_of_another_application() {
 }
 
 #[test]
-fn a_newer_version() {
+fn newer_version_is_refused() {
     let folder = used();
     folder.open().pragma_update(None, "user_version", 2).unwrap();
     refused(&folder, &folder.db(), "it has version 2, but this program needs version 1");
 }
 
 #[test]
-fn a_damaged_file() {
+fn damaged_file_is_refused() {
     let folder = used();
     let connection = folder.open();
     connection.pragma_update(None, "wal_checkpoint", "TRUNCATE").unwrap();
@@ -73,14 +73,14 @@ fn a_damaged_file() {
 }
 
 #[test]
-fn tables_that_are_missing() {
+fn missing_tables_are_refused() {
     let folder = used();
     folder.open().execute_batch("DROP TABLE clients").unwrap();
     refused(&folder, &folder.db(), "no such table: clients");
 }
 
 #[test]
-fn settings_that_make_no_sense_there() {
+fn unsupported_settings_are_refused() {
     let folder = Folder::new();
     let error = folder.builder().quarantine(true).build().unwrap_err();
     assert!(error.to_string().contains("is not quarantined"), "{error}");

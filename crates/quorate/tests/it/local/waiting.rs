@@ -26,7 +26,7 @@ async fn release_is_pushed_at_once() {
 
 /// The address of a socket has 108 bytes at the most.
 #[tokio::test]
-async fn also_in_a_folder_with_a_long_path() {
+async fn release_is_pushed_in_a_folder_with_a_long_path() {
     let above = tempfile::tempdir().unwrap();
     let path = above.path().join("long-name-".repeat(20)).join("longer");
     let client = || Client::builder().local(&path).ttl(Duration::from_secs(60)).build().unwrap();

@@ -25,7 +25,7 @@ use crate::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_without_a_majority_is_at_risk_and_then_lost_at_its_deadline() {
+async fn lock_without_a_majority_is_at_risk_and_then_lost_at_its_deadline() {
     for behaviour in [Fail, Hang, Mute] {
         for nodes in [1, 2, 3, 5] {
             let fixture = PausedFixture::new(nodes);
@@ -65,7 +65,7 @@ async fn loss_is_reported_before_another_can_hold_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_revives_a_lock_that_is_lost() {
+async fn lost_lock_is_never_revived() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     fixture.behave(&[Hang; 3]);
@@ -83,7 +83,7 @@ async fn nothing_revives_a_lock_that_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shortened_lease_is_lost_at_its_new_end() {
+async fn shortened_lease_is_lost_at_its_new_end() {
     let fixture = PausedFixture::new(3);
     let guard = take(&fixture.mutex().no_renew()).await;
     pass(TTL / 10).await;
@@ -95,7 +95,7 @@ async fn a_shortened_lease_is_lost_at_its_new_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_was_paused_finds_its_lock_lost_at_its_first_look() {
+async fn paused_holder_finds_its_lock_lost_at_its_first_check() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     let flag = guard.loss_token();

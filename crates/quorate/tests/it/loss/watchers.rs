@@ -40,7 +40,7 @@ async fn loss_is_reported_to_later_callers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_was_let_go_is_not_lost() {
+async fn released_lock_is_not_reported_as_lost() {
     let fixture = PausedFixture::new(3);
     let mut watchers = JoinSet::new();
     let released = fixture.hold().await;
@@ -59,7 +59,7 @@ async fn a_lock_that_was_let_go_is_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loss_of_one_lock_is_not_the_loss_of_another() {
+async fn loss_of_one_lock_is_not_the_loss_of_another() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     let fixed = fixture.client.mutex("fixed").no_renew().lock().await.unwrap();

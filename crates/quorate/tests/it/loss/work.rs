@@ -66,7 +66,7 @@ async fn work_inside_of_with_is_dropped_and_the_lock_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_ends_after_the_loss_does_not_count() {
+async fn work_that_ends_after_the_loss_is_rejected() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     // The lease expires and the work is done before either can be reported.
@@ -106,7 +106,7 @@ async fn dropping_a_run_drops_the_work_and_keeps_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_waits_forever_ends_with_its_longest_time() {
+async fn work_that_waits_forever_ends_at_max_hold() {
     let fixture = PausedFixture::new(3);
     let mutex = fixture.mutex().max_hold(4 * TTL);
     let worked = mutex.with(async |_| pending::<()>().await).await;

@@ -14,7 +14,7 @@ use crate::{cancellation::fixture::poll, mode::Mode};
 in_both_modes! { paused:
     no_key_is_left_whatever_the_nodes_do,
     no_key_is_left_where_another_holds_some_of_the_locks,
-    no_key_is_left_by_a_caller_that_goes_when_its_last_lock_is_released,
+    no_key_is_left_by_a_call_dropped_when_its_last_lock_is_released,
 }
 
 async fn no_key_is_left_whatever_the_nodes_do(mode: Mode) {
@@ -44,7 +44,7 @@ async fn no_key_is_left_where_another_holds_some_of_the_locks(mode: Mode) {
 
 /// The last lock is released while the call waits for it, at each step. The call is dropped before
 /// it can look at what has come.
-async fn no_key_is_left_by_a_caller_that_goes_when_its_last_lock_is_released(mode: Mode) {
+async fn no_key_is_left_by_a_call_dropped_when_its_last_lock_is_released(mode: Mode) {
     for polls in 1..=POLLS_MAX {
         for polls_after in 0..2 {
             let nodes = MemoryNodes::new(3);

@@ -39,7 +39,7 @@ fn restarted_server_is_reported_as_down_and_up() {
 }
 
 #[test]
-fn an_observer_sees_no_password() {
+fn observer_sees_no_password() {
     let server = Server::builder().password("hunter2").start();
     let journal = Journal::default();
     let settings =

@@ -20,14 +20,14 @@ use crate::{
 
 in_both_modes! {
     paused:
-    a_lock_and_its_release_are_told_in_order,
-    each_nodes_own_answer_is_told,
-    every_outcome_has_its_word,
-    a_round_has_one_number_and_takes_the_time_that_it_took,
-    clients_that_share_an_observer_number_their_rounds_apart,
+    events_of_a_lock_and_its_release_are_in_order,
+    answer_of_each_node_is_reported,
+    every_outcome_has_its_own_name,
+    round_has_one_number_and_reports_its_duration,
+    clients_that_share_an_observer_have_distinct_round_numbers,
 }
 
-async fn a_lock_and_its_release_are_told_in_order(mode: Mode) {
+async fn events_of_a_lock_and_its_release_are_in_order(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     fixture.hold().await.release().await.unwrap();
     let expected = [
@@ -47,7 +47,7 @@ async fn a_lock_and_its_release_are_told_in_order(mode: Mode) {
     assert_eq!(fixture.journal.lines(), expected);
 }
 
-async fn each_nodes_own_answer_is_told(mode: Mode) {
+async fn answer_of_each_node_is_reported(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 5);
     fixture.nodes.plant(1, NAME, b"another's");
     fixture.behave(&[Answer, Answer, Fail, Hang, Answer]);
@@ -71,7 +71,7 @@ async fn each_nodes_own_answer_is_told(mode: Mode) {
     assert_eq!(fixture.journal.count("held"), 0);
 }
 
-async fn every_outcome_has_its_word(mode: Mode) {
+async fn every_outcome_has_its_own_name(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     let guard = fixture.hold().await;
     assert!(fixture.mutex().try_lock().await.unwrap().is_none());
@@ -103,7 +103,7 @@ async fn every_outcome_has_its_word(mode: Mode) {
     assert_eq!(ends, expected);
 }
 
-async fn a_round_has_one_number_and_takes_the_time_that_it_took(mode: Mode) {
+async fn round_has_one_number_and_reports_its_duration(mode: Mode) {
     let told: Arc<Mutex<Vec<Told>>> = Arc::default();
     let nodes = MemoryNodes::new(3);
     let client = build(mode.of(settings(&nodes)).observer({
@@ -132,7 +132,7 @@ async fn a_round_has_one_number_and_takes_the_time_that_it_took(mode: Mode) {
 /// The number of a round, what was told about it, and how many milliseconds it took.
 type Told = (u64, &'static str, u128);
 
-async fn clients_that_share_an_observer_number_their_rounds_apart(mode: Mode) {
+async fn clients_that_share_an_observer_have_distinct_round_numbers(mode: Mode) {
     let rounds = Arc::new(Mutex::new(Vec::new()));
     let seen = rounds.clone();
     let nodes = MemoryNodes::new(3);

@@ -22,7 +22,7 @@ use tracing::{
 use crate::watchdog::fixture::{NAME, TTL, build, loss, pass, settings, take};
 
 #[tokio::test(start_paused = true)]
-async fn a_round_is_a_span_with_a_child_for_each_answer() {
+async fn round_is_a_span_with_a_child_for_each_answer() {
     let book = Book::default();
     // The engine runs on this thread too, so this subscriber gets all of it.
     let _local = tracing::subscriber::set_default(book.clone());
@@ -48,7 +48,7 @@ async fn a_round_is_a_span_with_a_child_for_each_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_a_warning() {
+async fn loss_is_logged_as_a_warning() {
     let book = Book::default();
     let _local = tracing::subscriber::set_default(book.clone());
     let nodes = MemoryNodes::new(3);

@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn etcd_a_waiter_whose_client_has_ended_does_not_wait_on() {
+async fn etcd_waiter_of_an_ended_client_stops_waiting() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     let client = fixture.other();
@@ -112,7 +112,7 @@ async fn consul_deleted_and_taken_key_is_reported_to_the_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kubernetes_a_leader_that_cannot_renew_steps_down_in_time() {
+async fn kubernetes_leader_that_cannot_renew_steps_down_in_time() {
     let fixture = PausedFixture::new(5);
     let asked = Instant::now();
     let guard = fixture.hold().await;

@@ -110,7 +110,7 @@ async fn node_redlock_business_error_is_not_masked_by_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn node_redlock_error_says_why() {
+async fn node_redlock_error_gives_the_reason() {
     let fixture = PausedFixture::new(3);
     fixture.nodes.plant(0, NAME, b"an app's own data");
     fixture.nodes.plant(1, NAME, b"an app's own data");
@@ -162,7 +162,7 @@ async fn redlock_net_stalled_extension_does_not_prolong_a_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn redlock_net_a_lock_can_be_kept_from_living_forever() {
+async fn redlock_net_lock_can_have_a_longest_time() {
     let fixture = PausedFixture::new(3);
     let guard = take(&fixture.mutex().max_hold(2 * TTL)).await;
     assert_eq!(loss(&guard).await.0.reason, LostReason::MaxHold);

@@ -33,7 +33,7 @@ async fn redis_py_cancelled_release_still_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn redis_py_a_release_that_is_never_polled_still_releases() {
+async fn redis_py_release_that_is_never_polled_still_releases() {
     let fixture = PausedFixture::new(3);
     drop(fixture.hold().await.release());
     assert_eq!(fixture.holding(), 0);

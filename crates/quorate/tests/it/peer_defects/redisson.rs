@@ -73,7 +73,7 @@ async fn redisson_loss_is_reported_to_the_holder() {
 }
 
 #[test]
-fn redisson_a_partitioned_holder_stops_before_another_begins() {
+fn redisson_partitioned_holder_stops_before_another_begins() {
     let cluster = Cluster::start(3);
     let holder = connect_to_all(cluster.through_proxies().ttl(RENEWED).vote_timeout(RENEWED / 10));
     let other = connect_to_all(cluster.direct());
@@ -88,7 +88,7 @@ fn redisson_a_partitioned_holder_stops_before_another_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn redisson_a_waiter_does_not_sleep_for_a_whole_ttl() {
+async fn redisson_waiter_does_not_sleep_for_a_whole_ttl() {
     let fixture = PausedFixture::new(3);
     let long = fixture.client.mutex(NAME).ttl(6 * TTL);
     let guard = long.lock().await.unwrap();
@@ -100,7 +100,7 @@ async fn redisson_a_waiter_does_not_sleep_for_a_whole_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn redisson_a_lock_that_was_given_up_is_not_renewed() {
+async fn redisson_abandoned_lock_is_not_renewed() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     let mutex = fixture.other().mutex(NAME);

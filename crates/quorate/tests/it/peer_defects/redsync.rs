@@ -15,7 +15,7 @@ use crate::{
 
 in_both_modes! {
     paused:
-    redis_semaphore_a_gap_between_renewals_is_not_hidden,
+    redis_semaphore_gap_between_renewals_is_reported,
     pottery_extend_subtracts_the_time_that_it_took,
 }
 
@@ -96,7 +96,7 @@ async fn extend_of_a_lease_that_was_handed_over_never_recreates_a_key() {
     assert_eq!(fixture.holding(), 0);
 }
 
-async fn redis_semaphore_a_gap_between_renewals_is_not_hidden(mode: Mode) {
+async fn redis_semaphore_gap_between_renewals_is_reported(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     let guard = fixture.hold().await;
     // Between two renewals the keys are deleted, and another owner holds the lock for a moment.

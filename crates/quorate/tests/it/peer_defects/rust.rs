@@ -109,7 +109,7 @@ async fn redlock_rs_one_killed_node_is_tolerated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn redlock_rs_an_attempt_that_fails_leaks_no_key() {
+async fn redlock_rs_failed_attempt_leaks_no_key() {
     let fixture = PausedFixture::new(5);
     fixture.behave(&[Answer, Answer, Fail, Fail, Fail]);
     assert!(fixture.mutex().try_lock().await.is_err());

@@ -16,17 +16,17 @@ use super::{
 use crate::conformance::fixture::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_was_flushed_does_not_vote_again() {
+async fn flushed_node_does_not_vote_again() {
     forget(Server::builder(), |servers| servers[NODE].flush_all()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_was_a_replica_for_a_moment_does_not_vote_again() {
+async fn node_that_was_a_replica_for_a_moment_does_not_vote_again() {
     forget(copied_at_once(), |servers| copy_by_replication(&servers[NODE], &servers[0])).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_clock_was_set_forward_does_not_vote_again() {
+async fn node_whose_clock_was_set_forward_does_not_vote_again() {
     let servers = Server::builder().own_clock();
     forget(servers, |servers| servers[NODE].clock().forward(2 * MAX_TTL)).await;
 }
@@ -52,7 +52,7 @@ async fn forget(servers: ServerBuilder, how: impl FnOnce(&[Server])) {
 /// A node that has lost everything and got the key again from another client: what it says about a
 /// lease does not count.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_has_another_ones_data_neither_extends_nor_hands_over() {
+async fn node_with_the_data_of_another_neither_extends_nor_hands_over() {
     let fixture = Fixture::of(Server::start_many(3), MAX_TTL);
     let [first, second] = [client(&fixture).await, client(&fixture).await];
     let lease = first.mutex("a").lock().await.expect("they vote").detach().await.unwrap();

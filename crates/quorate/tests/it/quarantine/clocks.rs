@@ -13,14 +13,14 @@ use crate::conformance::fixture::PATIENCE;
 
 at_once! {
     clocks_that_are_set_cost_a_vote_and_no_promise {
-        a_clock_that_is_set_forward,
-        a_clock_that_is_set_back_and_forward_again,
-        a_clock_that_stands_still,
-        a_clock_that_is_set_forward_during_the_guard,
+        clock_that_is_set_forward,
+        clock_that_is_set_back_and_forward_again,
+        clock_that_stands_still,
+        clock_that_is_set_forward_during_the_quarantine,
     }
 }
 
-async fn a_clock_that_is_set_forward() {
+async fn clock_that_is_set_forward() {
     let fixture = new_fixture();
     let server = &fixture.servers[NODE];
     forget(&fixture, STEPPED, server, || server.clock().forward(MINUTE)).await;
@@ -28,7 +28,7 @@ async fn a_clock_that_is_set_forward() {
 
 /// The keys of that node live for longer, which delays nobody: the others are a majority. To set it
 /// right is to set it forward.
-async fn a_clock_that_is_set_back_and_forward_again() {
+async fn clock_that_is_set_back_and_forward_again() {
     let fixture = fixture_with(LONG_TTL);
     let (server, watcher) = (&fixture.servers[NODE], fixture.client("watcher").await);
     let load = fixture.load().await;
@@ -52,7 +52,7 @@ async fn a_clock_that_is_set_back_and_forward_again() {
 }
 
 /// No lock would ever end there.
-async fn a_clock_that_stands_still() {
+async fn clock_that_stands_still() {
     let fixture = fixture_with(LONG_TTL);
     let clock = fixture.servers[NODE].clock();
     clock.stop();
@@ -68,7 +68,7 @@ async fn a_clock_that_stands_still() {
 }
 
 /// An hour by the node's clock is not the time that the locks need.
-async fn a_clock_that_is_set_forward_during_the_guard() {
+async fn clock_that_is_set_forward_during_the_quarantine() {
     let fixture = new_fixture();
     let (server, client) = (&fixture.servers[NODE], fixture.client("client").await);
     server.flush_all();

@@ -10,7 +10,7 @@ use super::fixture::{Fixture, is_attached, quarantined, settings, wait_until};
 use crate::conformance::fixture::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_record_is_named_until_it_is_deleted() {
+async fn damaged_record_is_reported_until_it_is_deleted() {
     let fixture = Fixture::new(3);
     let server = &fixture.servers[1];
     let mut connection = server.connection();

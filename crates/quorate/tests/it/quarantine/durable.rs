@@ -11,16 +11,16 @@ use crate::conformance::fixture::PATIENCE;
 
 at_once! {
     nothing_but_what_was_written_at_once_saves_a_node_from_the_guard {
-        a_durable_node_votes_at_once_and_has_not_forgotten,
+        durable_node_votes_at_once_and_keeps_its_locks,
         node_that_writes_every_second_is_quarantined,
         node_not_known_as_durable_is_quarantined,
         node_that_is_no_longer_durable_is_quarantined,
         node_with_a_replica_is_quarantined,
-        one_of_which_nobody_says_so_is_guarded,
+        node_not_declared_durable_by_its_clients_is_quarantined,
     }
 }
 
-async fn a_durable_node_votes_at_once_and_has_not_forgotten() {
+async fn durable_node_votes_at_once_and_keeps_its_locks() {
     let fixture = Fixture::of(always().start_many(3), MAX_TTL);
     let client = durable(&fixture).await;
     let guard = client.mutex("a").lock().await.expect("the nodes vote");
@@ -97,7 +97,7 @@ async fn node_with_a_replica_is_quarantined() {
     restart_and_wait(&fixture, &durable(&fixture).await, OTHER).await;
 }
 
-async fn one_of_which_nobody_says_so_is_guarded() {
+async fn node_not_declared_durable_by_its_clients_is_quarantined() {
     let fixture = Fixture::of(always().start_many(3), MAX_TTL);
     let client = fixture.client("client").await;
     restart_and_wait(&fixture, &client, OTHER).await;

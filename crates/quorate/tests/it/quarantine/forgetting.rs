@@ -11,28 +11,28 @@ use super::fixture::{
 use crate::conformance::fixture::PATIENCE;
 
 at_once! {
-    whatever_a_node_forgets_it_does_not_vote_until_that_is_over {
-        a_node_that_was_killed_and_has_no_data,
-        a_node_that_was_flushed,
-        a_node_that_was_a_replica_of_another_for_a_while,
+    node_that_forgets_does_not_vote_until_earlier_leases_have_expired {
+        node_that_was_killed_and_has_no_data,
+        node_that_was_flushed,
+        node_that_was_a_replica_of_another_for_a_while,
         another_server_at_the_address_of_a_node,
-        a_node_with_the_data_of_another_in_its_folder,
-        a_node_that_has_its_data_after_a_crash_but_perhaps_not_the_last_of_it,
+        node_with_the_data_of_another_in_its_folder,
+        node_that_has_its_data_after_a_crash_but_perhaps_not_the_last_of_it,
     }
 }
 
-async fn a_node_that_was_killed_and_has_no_data() {
+async fn node_that_was_killed_and_has_no_data() {
     let fixture = Fixture::new(3);
     let kill = || fixture.servers[NODE].restart_empty();
     forget(&fixture, NEW, &fixture.servers[NODE], kill).await;
 }
 
-async fn a_node_that_was_flushed() {
+async fn node_that_was_flushed() {
     let fixture = Fixture::new(3);
     forget(&fixture, NEW, &fixture.servers[NODE], || fixture.servers[NODE].flush_all()).await;
 }
 
-async fn a_node_that_was_a_replica_of_another_for_a_while() {
+async fn node_that_was_a_replica_of_another_for_a_while() {
     let fixture = Fixture::of(copied_at_once().start_many(3), MAX_TTL);
     let flip = || copy_by_replication(&fixture.servers[NODE], &fixture.servers[0]);
     forget(&fixture, OTHER, &fixture.servers[NODE], flip).await;
@@ -47,7 +47,7 @@ async fn another_server_at_the_address_of_a_node() {
     forget_as(&fixture, NEW, (&stranger, id), || proxy.lead_to(&stranger.address())).await;
 }
 
-async fn a_node_with_the_data_of_another_in_its_folder() {
+async fn node_with_the_data_of_another_in_its_folder() {
     let fixture = Fixture::new(3);
     let copy = || {
         let [source, node, ..] = &fixture.servers[..] else { panic!("three of them") };
@@ -57,7 +57,7 @@ async fn a_node_with_the_data_of_another_in_its_folder() {
     forget(&fixture, OTHER, &fixture.servers[NODE], copy).await;
 }
 
-async fn a_node_that_has_its_data_after_a_crash_but_perhaps_not_the_last_of_it() {
+async fn node_that_has_its_data_after_a_crash_but_perhaps_not_the_last_of_it() {
     let servers = Server::builder().append_only().config("appendfsync", "everysec").start_many(3);
     let fixture = Fixture::of(servers, MAX_TTL);
     forget(&fixture, OTHER, &fixture.servers[NODE], || fixture.servers[NODE].restart()).await;

@@ -12,7 +12,7 @@ use super::{
 use crate::conformance::fixture::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_of_another_node_hands_no_lock_on() {
+async fn copy_of_another_node_hands_off_no_lock() {
     let fixture = Fixture::of(copied_at_once().start_many(3), MAX_TTL);
     for round in 0..ROUNDS {
         hand_off_round(&fixture, round).await;

@@ -29,7 +29,7 @@ fn contents(servers: &[Server]) -> Vec<Contents> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_admission_that_is_refused_leaves_every_node_as_it_was() {
+async fn refused_admission_changes_no_node() {
     let servers = Server::builder().append_only().start_many(4);
     let nodes = &servers[..3];
     let refused = async |urls: Vec<String>| {
@@ -228,7 +228,7 @@ async fn missing_right_is_reported_by_a_read() {
 
 /// One node has heard of it, and then the operator was gone.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_was_broken_off_is_finished_by_the_same_call() {
+async fn interrupted_change_is_finished_by_the_same_call() {
     let servers = Server::start_many(4);
     let urls = |nodes: [usize; 3]| nodes.map(|node| servers[node].url());
     looking_at(urls([0, 1, 2])).admit().await.expect("they are new and empty");

@@ -9,7 +9,7 @@ use super::fixture::{Fixture, settings, wait_until};
 use crate::conformance::fixture::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica() {
+async fn replica_is_refused() {
     let servers = Server::start_many(4);
     tell(&servers[2], &["REPLICAOF", "127.0.0.1", &servers[3].port().to_string()]);
     let told = refused_third(servers[..3].iter().map(Server::url).collect()).await;
@@ -18,7 +18,7 @@ async fn a_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_evicts() {
+async fn evicting_server_is_refused() {
     let evict = async |policy: &'static str| {
         let servers = Server::start_many(3);
         tell(&servers[2], &["CONFIG", "SET", "maxmemory-policy", policy]);
@@ -32,7 +32,7 @@ async fn a_server_that_evicts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_does_not_evict_is_welcome() {
+async fn server_that_does_not_evict_is_accepted() {
     for (limit, policy) in [("100mb", "noeviction"), ("0", "allkeys-lru")] {
         let builder = Server::builder().config("maxmemory", limit);
         let servers = builder.config("maxmemory-policy", policy).start_many(3);
@@ -45,7 +45,7 @@ async fn a_server_that_does_not_evict_is_welcome() {
 
 /// One that begins to evict while it is a node loses its vote with the next connection.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_begins_to_evict() {
+async fn node_that_begins_to_evict_loses_its_vote() {
     let fixture = Fixture::new(3);
     let client = fixture.client("client").await;
     tell(&fixture.servers[2], &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
@@ -58,7 +58,7 @@ async fn a_node_that_begins_to_evict() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sentinel() {
+async fn sentinel_is_refused() {
     let servers = Server::start_many(2);
     let folder = tempfile::tempdir().expect("a folder");
     let (port, config) = (Proxy::start(&servers[0].address()), folder.path().join("sentinel.conf"));
@@ -87,7 +87,7 @@ impl Drop for Killed {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_of_a_cluster() {
+async fn node_of_a_cluster_is_refused() {
     let mut servers = Server::start_many(2);
     servers.push(Server::builder().config("cluster-enabled", "yes").start());
     let told = refused_third(servers.iter().map(Server::url).collect()).await;
@@ -97,7 +97,7 @@ async fn a_node_of_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn users_without_a_right() {
+async fn users_without_a_permission_are_refused() {
     tokio::join!(
         user_without(&["-info"], "'info'"),
         user_without(&["-publish"], "'publish'"),

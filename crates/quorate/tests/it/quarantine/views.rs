@@ -12,7 +12,7 @@ use super::fixture::{Fixture, MAX_TTL, is_attached, settings, wait_until};
 use crate::conformance::fixture::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fewer_or_more_nodes() {
+async fn lists_of_another_size_are_refused() {
     let (fixture, more) = (Fixture::new(5), Server::start_many(2));
     let urls = || fixture.servers.iter().map(Server::url);
     let all = urls().collect::<Vec<_>>();
@@ -32,7 +32,7 @@ async fn fewer_or_more_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_node_in_the_place_of_one() {
+async fn list_with_another_node_is_refused() {
     let (fixture, other) = (Fixture::new(3), Server::start());
     let urls = [fixture.servers[0].url(), fixture.servers[1].url(), other.url()];
     let client = fixture.settings_of(urls).connect().await.expect("two of them are the nodes");
@@ -46,7 +46,7 @@ async fn another_node_in_the_place_of_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_longest_ttl() {
+async fn another_max_ttl_is_refused() {
     let fixture = Fixture::new(3);
     for ttl in [MAX_TTL * 2, MAX_TTL / 2] {
         let told = refused(fixture.settings().ttl(MAX_TTL / 4).max_ttl(ttl)).await;
@@ -56,7 +56,7 @@ async fn another_longest_ttl() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_without_quarantine() {
+async fn client_without_quarantine_is_refused() {
     let fixture = Fixture::new(3);
     let told = refused(fixture.settings().quarantine(false)).await;
     let why = "uses quarantine, which is disabled in this client";
@@ -66,7 +66,7 @@ async fn client_without_quarantine() {
 
 /// It has no session that could be refused: it looks for the record itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn classic_client_without_quarantine() {
+async fn classic_client_without_quarantine_is_refused() {
     let fixture = Fixture::new(3);
     let why = "uses quarantine, which is disabled in this client";
     let told = refused(fixture.settings().classic().quarantine(false)).await;
@@ -114,7 +114,7 @@ async fn classic_client_without_permission_to_read_the_quarantine_is_rejected() 
 
 /// A record whose place is on another node of the cluster is not here.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_classic_client_on_a_node_of_a_cluster() {
+async fn classic_client_on_a_node_of_a_cluster() {
     let cluster = Server::builder().config("cluster-enabled", "yes");
     let server = cluster.config("cluster-require-full-coverage", "no").start();
     let mut connection = server.connection();
@@ -138,7 +138,7 @@ async fn a_classic_client_on_a_node_of_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_of_two_sets() {
+async fn nodes_of_two_sets_are_refused() {
     let (fixture, others) = (Fixture::new(3), Fixture::new(3));
     let urls = [&fixture.servers[0], &fixture.servers[1], &others.servers[2]].map(Server::url);
     let client = fixture.settings_of(urls).build().expect("the settings are valid");
@@ -155,7 +155,7 @@ async fn nodes_of_two_sets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_node_by_two_addresses() {
+async fn node_with_two_addresses_has_one_vote() {
     let fixture = Fixture::new(3);
     let proxy = Proxy::start(&fixture.servers[0].address());
     let urls = [fixture.servers[0].url(), fixture.servers[1].url(), proxy.url()];
@@ -170,7 +170,7 @@ async fn the_same_node_by_two_addresses() {
 
 /// Each database of a server has its own locks, and is another node.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_database_of_a_server_by_its_socket() {
+async fn another_database_of_a_server_is_another_node() {
     let servers = Server::builder().unix_socket().start_many(3);
     let url = |node: usize, number: u32| format!("{}?db={number}", servers[node].unix_url());
     let client = settings((0..3).map(|node| url(node, 1))).build().expect("valid settings");
@@ -187,7 +187,7 @@ async fn another_database_of_a_server_by_its_socket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_of_a_version_to_come() {
+async fn record_of_a_later_version_is_refused() {
     let fixture = Fixture::new(3);
     let mut connection = fixture.servers[1].connection();
     cmd("HSET").arg("quorate:node").arg("wire").arg(99).exec(&mut connection).expect("it is set");

@@ -14,11 +14,11 @@ use tokio::task::JoinSet;
 use super::fixture::{NAME, Queue};
 use crate::conformance::fixture::{Fixture, PATIENCE, on_servers, take};
 
-in_line! {
-    [1, 3] => lock_is_granted_to_each_of_a_crowd;
+in_default_mode! {
+    [1, 3] => lock_is_granted_to_each_of_many_waiters;
 }
 
-async fn lock_is_granted_to_each_of_a_crowd(fixture: &Fixture) {
+async fn lock_is_granted_to_each_of_many_waiters(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let client = queue.client("alice").await;
     let guard = take(client.mutex(NAME)).await;
@@ -45,7 +45,7 @@ async fn lock_is_granted_to_each_of_a_crowd(fixture: &Fixture) {
 }
 
 #[test]
-fn crowd_has_one_connection_and_one_channel() {
+fn many_waiters_share_one_connection_and_one_channel() {
     on_servers(&[1, 3], async |fixture| {
         let queue = Queue::new(fixture);
         let client = queue.client("alice").await;

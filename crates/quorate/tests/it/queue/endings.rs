@@ -14,7 +14,7 @@ use crate::{conformance::fixture::PATIENCE, links::executor::block_on};
 
 /// A node that inquires just then must not make the release believe that the lock was lost.
 #[test]
-fn a_release_that_meets_an_inquiry_is_a_release() {
+fn release_during_an_inquiry_is_not_a_loss() {
     let server = Arc::new(Server::start());
     let asking = server.clone();
     let observer = move |event: &Event<'_>| {

@@ -11,10 +11,10 @@ use crate::{
     mode::Mode,
 };
 
-in_line! {
+in_default_mode! {
     [1, 3, 5] => fences_grow_from_holder_to_holder,
-        a_fence_stays_the_same_for_as_long_as_the_lock_is_held,
-        those_who_are_handed_the_lock_have_larger_fences,
+        fence_stays_the_same_while_the_lock_is_held,
+        hand_off_gives_a_larger_fence,
         fence_outlives_an_expired_lock;
 }
 
@@ -35,7 +35,7 @@ async fn fences_grow_from_holder_to_holder(fixture: &Fixture) {
     }
 }
 
-async fn a_fence_stays_the_same_for_as_long_as_the_lock_is_held(fixture: &Fixture) {
+async fn fence_stays_the_same_while_the_lock_is_held(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex(NAME).ttl(Duration::from_secs(1))).await;
     let first = fence(&guard);
@@ -49,7 +49,7 @@ async fn a_fence_stays_the_same_for_as_long_as_the_lock_is_held(fixture: &Fixtur
     assert!(first < fence(&take(bob.mutex(NAME)).await));
 }
 
-async fn those_who_are_handed_the_lock_have_larger_fences(fixture: &Fixture) {
+async fn hand_off_gives_a_larger_fence(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let clients = [queue.client("alice").await, queue.client("bob").await];
     let guard = take(clients[0].mutex(NAME)).await;

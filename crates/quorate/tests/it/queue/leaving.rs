@@ -7,7 +7,7 @@ use quorate::error::LockError;
 use super::fixture::{NAME, Queue};
 use crate::conformance::fixture::{Fixture, PATIENCE, on_servers, take};
 
-in_line! {
+in_default_mode! {
     [1, 3, 5] => dropped_waiter_leaves_the_queue,
         waiter_that_timed_out_leaves_the_queue,
         waiter_that_leaves_delays_no_other,

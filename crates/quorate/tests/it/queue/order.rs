@@ -8,14 +8,14 @@ use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 use super::fixture::{NAME, Queue, line};
 use crate::conformance::fixture::{Fixture, PATIENCE, on_memory, on_servers, take};
 
-in_line! {
-    [1, 3, 5] => waiters_of_one_client_come_in_their_order,
+in_default_mode! {
+    [1, 3, 5] => waiters_of_one_client_are_served_in_order,
         release_hands_the_lock_off_without_a_request,
         dropped_guard_hands_the_lock_off,
         expired_lock_is_granted_to_a_waiter;
 }
 
-async fn waiters_of_one_client_come_in_their_order(fixture: &Fixture) {
+async fn waiters_of_one_client_are_served_in_order(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let client = queue.client("alice").await;
     let guard = take(client.mutex(NAME)).await;
@@ -30,7 +30,7 @@ async fn waiters_of_one_client_come_in_their_order(fixture: &Fixture) {
 
 /// Nodes in memory have the clock of their clients, so that the order is exact.
 #[test]
-fn waiters_of_several_clients_come_in_their_order() {
+fn waiters_of_several_clients_are_served_in_order() {
     on_memory(&[1, 3, 5], async |fixture| {
         let queue = Queue::new(fixture);
         let clients = [queue.client("a").await, queue.client("b").await, queue.client("c").await];
@@ -77,7 +77,7 @@ fn lock_is_handed_off_in_the_order_of_the_servers() {
 
 /// What a release deletes makes room for what it writes.
 #[test]
-fn servers_without_memory_hand_the_lock_on() {
+fn full_servers_hand_the_lock_off() {
     on_servers(&[1, 3], async |fixture| {
         let queue = Queue::new(fixture);
         let client = queue.client("a").await;

@@ -5,14 +5,14 @@ use quorate_testkit::redis::cmd;
 use super::fixture::{NAME, Queue};
 use crate::conformance::fixture::{Fixture, PATIENCE, take};
 
-in_line! {
-    [1, 3, 5] => a_lock_of_another_library_is_waited_for,
-        a_classic_holder_is_waited_for,
+in_default_mode! {
+    [1, 3, 5] => waiter_acquires_after_a_lock_of_another_library_is_deleted,
+        waiter_acquires_after_a_classic_holder_releases,
         default_holder_excludes_classic_clients,
         classic_and_default_mode_never_hold_at_once;
 }
 
-async fn a_lock_of_another_library_is_waited_for(fixture: &Fixture) {
+async fn waiter_acquires_after_a_lock_of_another_library_is_deleted(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let client = queue.client("alice").await;
     fixture.all().for_each(|node| fixture.plant(node, NAME, b"another's"));
@@ -34,7 +34,7 @@ async fn a_lock_of_another_library_is_waited_for(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_classic_holder_is_waited_for(fixture: &Fixture) {
+async fn waiter_acquires_after_a_classic_holder_releases(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let classic = fixture.connect(fixture.builder().classic().who("classic")).await;
     let client = queue.client("alice").await;

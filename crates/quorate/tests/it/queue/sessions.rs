@@ -126,7 +126,7 @@ fn servers_without_scripts_still_hand_off() {
 }
 
 #[test]
-fn a_minority_that_is_restarted_finds_those_who_wait_again() {
+fn waiters_queue_again_on_a_restarted_minority() {
     on_servers(&[3], async |fixture| {
         let fixture = &fixture.unprotected();
         let queue = Queue::new(fixture);

@@ -11,18 +11,18 @@ use super::{enter, entry, is_taken, release, reported, wait_until_entered, waiti
 use crate::conformance::fixture::{Fixture, LONG, PATIENCE, take};
 
 in_line_on_every_engine! {
-    [1, 3] => a_dropped_entry_is_given_back,
+    [1, 3] => dropped_entry_is_released,
         timeout_names_the_holder,
         ended_wait_leaves_nothing,
         work_is_done_inside_of_entries,
-        an_entry_is_extended_and_verified,
-        an_entry_is_handed_over_and_keeps_its_identity,
-        a_handed_entry_is_renewed_and_released_by_others,
-        a_tagged_entry_is_found_and_keeps_its_identity,
+        entry_is_extended_and_verified,
+        entry_is_handed_over_and_keeps_its_identity,
+        handed_over_entry_is_renewed_and_released_by_others,
+        tagged_entry_is_found_and_keeps_its_identity,
         threads_without_a_runtime_enter;
 }
 
-async fn a_dropped_entry_is_given_back(fixture: &Fixture) {
+async fn dropped_entry_is_released(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let outer = enter(&alice, "x").await;
     let inner = enter(&bob, "x").await;
@@ -92,7 +92,7 @@ async fn work_is_done_inside_of_entries(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn an_entry_is_extended_and_verified(fixture: &Fixture) {
+async fn entry_is_extended_and_verified(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guards = [enter(&client, "x").await, enter(&client, "x").await];
     guards[0].extend(2 * LONG).await.expect("a majority has it");
@@ -104,7 +104,7 @@ async fn an_entry_is_extended_and_verified(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn an_entry_is_handed_over_and_keeps_its_identity(fixture: &Fixture) {
+async fn entry_is_handed_over_and_keeps_its_identity(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let outer = enter(&alice, "job 7").await;
     let inner = enter(&alice, "job 7").await;
@@ -131,7 +131,7 @@ async fn an_entry_is_handed_over_and_keeps_its_identity(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_handed_entry_is_renewed_and_released_by_others(fixture: &Fixture) {
+async fn handed_over_entry_is_renewed_and_released_by_others(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let lease = enter(&alice, "x").await.detach().await.unwrap();
     // In the meantime nobody but its identity gets in.
@@ -146,7 +146,7 @@ async fn a_handed_entry_is_renewed_and_released_by_others(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_tagged_entry_is_found_and_keeps_its_identity(fixture: &Fixture) {
+async fn tagged_entry_is_found_and_keeps_its_identity(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let outer = enter(&bob, "é!:r%61").await;
     let lease = take(entry(&alice, "é!:r%61").who("a@b~c!d:r")).await.detach().await.unwrap();

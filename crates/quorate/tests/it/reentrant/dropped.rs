@@ -30,7 +30,7 @@ async fn nothing_is_left_but_the_outer_entry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_left_where_another_has_the_lock() {
+async fn nothing_is_left_where_another_holds_the_lock() {
     use Behaviour::{Answer, Hang, Mute};
     for number in 0..3_usize.pow(3) {
         let behaviours = [1, 3, 9].map(|div| [Answer, Hang, Mute][number / div % 3]);
@@ -76,7 +76,7 @@ async fn entry_that_leaves_when_granted_keeps_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_guard_leaves_nothing_whatever_the_nodes_do_at_that_time() {
+async fn dropped_guard_leaves_nothing_whatever_the_nodes_do() {
     use Behaviour::{Answer, Fail, Hang, Mute};
     for number in 0..4_usize.pow(3) {
         let behaviours = [1, 4, 16].map(|div| [Answer, Fail, Hang, Mute][number / div % 4]);

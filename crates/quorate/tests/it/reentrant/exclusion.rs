@@ -5,7 +5,7 @@ use crate::conformance::fixture::{Fixture, take};
 
 in_line_on_every_engine! {
     [1, 2, 3, 5] => holder_without_an_identity_excludes_entries,
-        readers_and_a_writer_keep_entries_out,
+        readers_and_a_writer_exclude_entries,
         others_of_every_kind_acquire_after_the_last_entry;
 }
 
@@ -24,7 +24,7 @@ async fn holder_without_an_identity_excludes_entries(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn readers_and_a_writer_keep_entries_out(fixture: &Fixture) {
+async fn readers_and_a_writer_exclude_entries(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let lock = alice.rwlock("a");
     let readers = [lock.read().await.expect("free"), lock.read().await.expect("free")];

@@ -145,7 +145,7 @@ async fn nodes_that_are_away_make_no_fence_smaller() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_or_restarts_empty_makes_no_fence_smaller() {
+async fn server_that_is_killed_or_restarts_empty_makes_no_fence_smaller() {
     let cluster = Cluster::start(3);
     let (alice, bob) = (cluster.connect(), cluster.connect());
     let outer = enter(&alice, "x").await;

@@ -12,16 +12,16 @@ use super::{enter, entry, is_taken, release, waiting, won};
 use crate::conformance::fixture::{Fixture, LONG, PATIENCE, SHORT, take, wait_for_end};
 
 in_line_on_every_engine! {
-    [1, 2, 3, 5] => an_entry_that_expires_is_lost_alone,
-        an_entry_that_is_held_for_too_long_is_lost_alone,
+    [1, 2, 3, 5] => expired_entry_does_not_affect_other_entries,
+        entry_that_reaches_max_hold_does_not_affect_other_entries,
         all_entries_are_lost_with_the_majority,
         last_entry_of_a_killed_client_delays_others_for_at_most_its_ttl,
         entry_of_an_ended_client_keeps_the_lock_for_its_ttl,
-        entries_of_a_client_that_shuts_down_are_given_back;
-    [1, 3] => entries_are_renewed_each_for_itself;
+        entries_of_a_client_that_shuts_down_are_released;
+    [1, 3] => each_entry_is_renewed_separately;
 }
 
-async fn an_entry_that_expires_is_lost_alone(fixture: &Fixture) {
+async fn expired_entry_does_not_affect_other_entries(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     for is_outer in [true, false] {
         let short = entry(&bob, "x").ttl(SHORT).no_renew();
@@ -44,7 +44,7 @@ async fn an_entry_that_expires_is_lost_alone(fixture: &Fixture) {
     }
 }
 
-async fn an_entry_that_is_held_for_too_long_is_lost_alone(fixture: &Fixture) {
+async fn entry_that_reaches_max_hold_does_not_affect_other_entries(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let living = enter(&client, "x").await;
     let brief = take(entry(&client, "x").max_hold(Duration::from_millis(30))).await;
@@ -56,7 +56,7 @@ async fn an_entry_that_is_held_for_too_long_is_lost_alone(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn entries_are_renewed_each_for_itself(fixture: &Fixture) {
+async fn each_entry_is_renewed_separately(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let ttl = SHORT * 16;
     let outer = take(entry(&alice, "x").ttl(ttl)).await;
@@ -132,7 +132,7 @@ async fn entry_of_an_ended_client_keeps_the_lock_for_its_ttl(fixture: &Fixture) 
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn entries_of_a_client_that_shuts_down_are_given_back(fixture: &Fixture) {
+async fn entries_of_a_client_that_shuts_down_are_released(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let (outer, other) = (enter(&alice, "x").await, enter(&bob, "x").await);
     let inner = enter(&alice, "x").await;

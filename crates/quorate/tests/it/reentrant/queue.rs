@@ -9,11 +9,11 @@ use crate::conformance::fixture::{Fixture, LONG, PATIENCE, take};
 
 in_line_on_every_engine! {
     [1, 2, 3, 5] => two_identities_take_turns,
-        an_entry_passes_all_who_wait_for_its_identity,
-        entries_that_wait_come_in_together,
-        those_who_wait_come_in_the_order_of_the_first_of_each_identity,
-        an_entry_that_gives_up_clears_the_way,
-        a_waiter_before_an_identity_that_has_entered_gets_it_next;
+        entry_passes_all_waiters_for_its_identity,
+        waiting_entries_are_granted_together,
+        identities_are_served_in_the_order_of_their_first_waiters,
+        entry_that_gives_up_unblocks_the_next_waiter,
+        waiter_before_an_entered_identity_is_granted_next;
     [1, 3] => more_entries_than_a_node_examines_are_granted_together;
 }
 
@@ -34,7 +34,7 @@ async fn two_identities_take_turns(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn an_entry_passes_all_who_wait_for_its_identity(fixture: &Fixture) {
+async fn entry_passes_all_waiters_for_its_identity(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let outer = enter(&alice, "x").await;
     let mut waiters = Vec::new();
@@ -80,7 +80,7 @@ async fn an_entry_passes_all_who_wait_for_its_identity(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn entries_that_wait_come_in_together(fixture: &Fixture) {
+async fn waiting_entries_are_granted_together(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     let mut waiters = Vec::new();
@@ -106,7 +106,7 @@ async fn entries_that_wait_come_in_together(fixture: &Fixture) {
 }
 
 /// All by one client: what two of them know of the nodes' time may differ by a round trip.
-async fn those_who_wait_come_in_the_order_of_the_first_of_each_identity(fixture: &Fixture) {
+async fn identities_are_served_in_the_order_of_their_first_waiters(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     let mut waiters: Vec<(usize, Waiter)> = Vec::new();
@@ -133,7 +133,7 @@ async fn those_who_wait_come_in_the_order_of_the_first_of_each_identity(fixture:
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn an_entry_that_gives_up_clears_the_way(fixture: &Fixture) {
+async fn entry_that_gives_up_unblocks_the_next_waiter(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     let first = waiting(fixture, &client, entry(&client, "x"), 1).await;
@@ -149,7 +149,7 @@ async fn an_entry_that_gives_up_clears_the_way(fixture: &Fixture) {
 }
 
 /// It has come first, and no entry that comes now is before it forever.
-async fn a_waiter_before_an_identity_that_has_entered_gets_it_next(fixture: &Fixture) {
+async fn waiter_before_an_entered_identity_is_granted_next(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let mut held = enter(&client, "x").await;
     let waiter = waiting(fixture, &client, client.mutex("a"), 1).await;

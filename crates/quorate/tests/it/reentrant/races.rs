@@ -54,7 +54,7 @@ async fn votes_that_are_always_split_are_settled() {
 
 /// They leave and come again all the time, while others wait.
 #[tokio::test]
-async fn crowds_that_are_far_apart_take_turns() {
+async fn distant_identities_take_turns() {
     let far = Far::new();
     let inside = Arc::new(Inside::default());
     let mut tasks = JoinSet::new();

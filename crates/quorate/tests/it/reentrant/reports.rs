@@ -5,7 +5,7 @@ use crate::conformance::fixture::{Fixture, on_servers, take};
 
 in_line_on_every_engine! {
     [1, 2, 3, 5] => reports_list_all_entries_with_their_identity,
-        the_text_of_a_report_counts_the_entries;
+        text_of_a_report_counts_the_entries;
 }
 
 async fn reports_list_all_entries_with_their_identity(fixture: &Fixture) {
@@ -41,7 +41,7 @@ async fn reports_list_all_entries_with_their_identity(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn the_text_of_a_report_counts_the_entries(fixture: &Fixture) {
+async fn text_of_a_report_counts_the_entries(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let mut guards = vec![enter(&client, "job \"7\"").await];
     wait_until_entered(fixture, &client, 1).await;

@@ -15,7 +15,7 @@ async fn identities_with_one_node_each_settle(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let holder = take(client.mutex("a")).await;
     let first = waiting(fixture, &client, entry(&client, "x"), 1).await;
-    let owner = in_line(&fixture.servers()[1]).remove(0);
+    let owner = queue_of(&fixture.servers()[1]).remove(0);
     // A node asks one entry to give way, and several only when they ask themselves.
     let mut others = Vec::new();
     for total in [2, 3] {
@@ -34,7 +34,7 @@ async fn identities_with_one_node_each_settle(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-fn in_line(server: &Server) -> Vec<String> {
+fn queue_of(server: &Server) -> Vec<String> {
     let mut range = cmd("ZRANGE");
     range.arg(LINE).arg(0).arg(-1).query(&mut server.connection()).expect("the server answers")
 }

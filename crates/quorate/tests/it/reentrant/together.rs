@@ -9,9 +9,9 @@ use crate::conformance::fixture::Fixture;
 in_line_on_every_engine! {
     [1, 2, 3, 5] => entries_nest_in_one_client,
         entries_nest_across_clients,
-        the_outer_entry_may_go_first,
-        an_entry_of_every_depth_keeps_others_out,
-        a_client_enters_as_itself,
+        outer_entry_may_be_released_first,
+        entry_of_every_depth_excludes_others,
+        identity_of_a_client_is_unique_unless_configured,
         locks_of_other_names_are_other_locks;
 }
 
@@ -51,7 +51,7 @@ async fn entries_nest_across_clients(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn the_outer_entry_may_go_first(fixture: &Fixture) {
+async fn outer_entry_may_be_released_first(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let outer = enter_everywhere(fixture, &alice, "x").await;
     let fence = outer.fence();
@@ -68,7 +68,7 @@ async fn the_outer_entry_may_go_first(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-async fn an_entry_of_every_depth_keeps_others_out(fixture: &Fixture) {
+async fn entry_of_every_depth_excludes_others(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let mut guards = Vec::new();
     for depth in 1..=DEPTH {
@@ -84,7 +84,7 @@ async fn an_entry_of_every_depth_keeps_others_out(fixture: &Fixture) {
     enter(&client, "another").await.verify().await.expect("it is free");
 }
 
-async fn a_client_enters_as_itself(fixture: &Fixture) {
+async fn identity_of_a_client_is_unique_unless_configured(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     assert_ne!(alice.identity(), bob.identity());
     let _outer = enter(&alice, alice.identity()).await;

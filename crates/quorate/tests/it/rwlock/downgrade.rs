@@ -24,11 +24,11 @@ use crate::{
 in_line_on_every_engine! {
     [1, 2, 3, 5] => downgraded_writer_shares_with_other_readers,
         waiting_writer_does_not_acquire_during_a_downgrade,
-        readers_that_wait_come_in_at_once_up_to_the_next_writer,
-        it_is_shown_as_a_reader,
+        waiting_readers_are_granted_up_to_the_next_writer,
+        downgraded_writer_is_reported_as_a_reader,
         dropped_call_leaves_nothing;
-    [1, 3] => it_is_renewed_as_the_writer_was,
-        it_goes_on_in_another_process;
+    [1, 3] => downgraded_writer_is_still_renewed,
+        downgraded_writer_can_be_handed_over;
 }
 
 async fn downgraded_writer_shares_with_other_readers(fixture: &Fixture) {
@@ -71,7 +71,7 @@ async fn waiting_writer_does_not_acquire_during_a_downgrade(fixture: &Fixture) {
     wait_until_gone(fixture);
 }
 
-async fn readers_that_wait_come_in_at_once_up_to_the_next_writer(fixture: &Fixture) {
+async fn waiting_readers_are_granted_up_to_the_next_writer(fixture: &Fixture) {
     let alice = fixture.client("alice").await;
     let writer = lock(&alice).write().await.expect("it is free");
     let first = waiting(fixture, &alice, Wants::Read, 1).await;
@@ -94,7 +94,7 @@ async fn readers_that_wait_come_in_at_once_up_to_the_next_writer(fixture: &Fixtu
     wait_until_gone(fixture);
 }
 
-async fn it_is_shown_as_a_reader(fixture: &Fixture) {
+async fn downgraded_writer_is_reported_as_a_reader(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let writer = lock(&alice).who("the importer").write().await.expect("it is free");
     reported(fixture, &bob, |report| report.votes == fixture.len()).await;
@@ -125,7 +125,7 @@ async fn dropped_call_leaves_nothing(fixture: &Fixture) {
     }
 }
 
-async fn it_is_renewed_as_the_writer_was(fixture: &Fixture) {
+async fn downgraded_writer_is_still_renewed(fixture: &Fixture) {
     let alice = fixture.client("alice").await;
     let ttl = SHORT * 2;
     let reader = lock(&alice).ttl(ttl).write().await.expect("it is free").downgrade().await;
@@ -143,7 +143,7 @@ async fn it_is_renewed_as_the_writer_was(fixture: &Fixture) {
     assert_eq!(lost.reason, Expired);
 }
 
-async fn it_goes_on_in_another_process(fixture: &Fixture) {
+async fn downgraded_writer_can_be_handed_over(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let writer = lock(&alice).write().await.expect("it is free");
     let lease = writer.downgrade().await.expect("a majority has it").detach().await.unwrap();
@@ -156,7 +156,7 @@ async fn it_goes_on_in_another_process(fixture: &Fixture) {
 }
 
 #[test]
-fn classic_mode_knows_no_readers_and_the_lock_is_given_up() {
+fn downgrade_in_classic_mode_fails_and_releases_the_lock() {
     let body = async |fixture: &Fixture| {
         let client = fixture.client("alice").await;
         let writer = lock(&client).write().await.expect("it is free");
@@ -170,7 +170,7 @@ fn classic_mode_knows_no_readers_and_the_lock_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_minority_that_is_away_is_no_obstacle_and_is_given_the_reader_later() {
+async fn downgrade_succeeds_without_a_minority_that_stores_the_reader_later() {
     for away in [Fail, Hang] {
         let fixture = PausedFixture::new(3);
         let lock = fixture.client.rwlock(NAME);
@@ -190,7 +190,7 @@ async fn a_minority_that_is_away_is_no_obstacle_and_is_given_the_reader_later() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_majority_that_cannot_be_reached_is_waited_for_until_the_lease_ends() {
+async fn downgrade_waits_for_a_majority_until_the_lease_expires() {
     let fixture = PausedFixture::new(3);
     let lock = fixture.client.rwlock(NAME);
     let writer = lock.write().await.unwrap();
@@ -214,7 +214,7 @@ async fn a_majority_that_cannot_be_reached_is_waited_for_until_the_lease_ends() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_majority_that_does_not_answer_is_an_error_and_nothing_stays() {
+async fn downgrade_without_a_majority_fails_and_leaves_nothing() {
     let fixture = PausedFixture::new(3);
     let lock = fixture.client.rwlock(NAME);
     let writer = lock.write().await.unwrap();
@@ -233,7 +233,7 @@ async fn a_majority_that_does_not_answer_is_an_error_and_nothing_stays() {
 
 /// Two of three nodes have lost the key, which nobody else has.
 #[tokio::test(start_paused = true)]
-async fn a_writer_that_most_nodes_do_not_know_does_not_become_a_reader() {
+async fn writer_lost_on_a_majority_does_not_become_a_reader() {
     let fixture = PausedFixture::new(3);
     let writer = fixture.client.rwlock(NAME).write().await.unwrap();
     fixture.nodes.forget(0);
@@ -246,7 +246,7 @@ async fn a_writer_that_most_nodes_do_not_know_does_not_become_a_reader() {
 
 /// The reader's time counts from when the nodes were asked, and the writer's limit is its own.
 #[tokio::test(start_paused = true)]
-async fn its_time_counts_anew_and_the_limit_of_the_writer_stays() {
+async fn reader_has_a_new_ttl_and_the_limit_of_the_writer() {
     let fixture = PausedFixture::new(3);
     let lock = fixture.client.rwlock(NAME).no_renew();
     let writer = lock.write().await.unwrap();
@@ -317,7 +317,7 @@ async fn expired_writer_does_not_become_a_reader() {
 
 /// Real servers of which most go away with the question on its way.
 #[test]
-fn servers_that_go_away_are_an_error_and_nothing_stays() {
+fn downgrade_fails_and_leaves_nothing_when_servers_go_away() {
     use quorate_testkit::Fault;
     let cluster = Cluster::start(3);
     let client = connect_to_all(cluster.through_proxies().vote_timeout(SHORT));
@@ -330,7 +330,7 @@ fn servers_that_go_away_are_an_error_and_nothing_stays() {
 }
 
 #[test]
-fn without_async_it_is_the_same() {
+fn blocking_writer_becomes_a_reader() {
     let client = quorate::blocking::Client::memory();
     let writer = client.rwlock("a").write().unwrap();
     assert!(writer.fence().is_some());

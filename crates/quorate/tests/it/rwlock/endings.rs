@@ -8,16 +8,14 @@ use super::together::{Wants, lock, read, reported, wait_until_gone, waiting, won
 use crate::conformance::fixture::{Fixture, LONG, PATIENCE, SHORT, wait_for_end};
 
 in_line_on_every_engine! {
-    [1, 3, 5] => a_reader_that_is_gone_without_a_word_holds_up_nobody_for_longer_than_its_ttl,
-        a_reader_is_renewed_while_others_come_and_go,
-        a_dropped_reader_and_a_dropped_wait_leave_nothing,
-        a_part_is_handed_to_another_process,
-        node_that_lost_its_data_gets_every_part_again;
+    [1, 3, 5] => killed_reader_delays_others_for_at_most_its_ttl,
+        reader_is_renewed_while_others_come_and_go,
+        dropped_readers_and_waiters_leave_nothing,
+        share_is_handed_over_to_another_process,
+        node_that_lost_its_data_gets_every_share_again;
 }
 
-async fn a_reader_that_is_gone_without_a_word_holds_up_nobody_for_longer_than_its_ttl(
-    fixture: &Fixture,
-) {
+async fn killed_reader_delays_others_for_at_most_its_ttl(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let dead = lock(&alice).ttl(SHORT).no_renew().read().await;
     let dead = dead.expect("nobody writes").into_guard();
@@ -30,7 +28,7 @@ async fn a_reader_that_is_gone_without_a_word_holds_up_nobody_for_longer_than_it
     assert!(dead.release().await.is_err(), "it has ended");
 }
 
-async fn a_reader_is_renewed_while_others_come_and_go(fixture: &Fixture) {
+async fn reader_is_renewed_while_others_come_and_go(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let ttl = SHORT * 2;
     let reader = lock(&alice).ttl(ttl).read().await.expect("nobody writes");
@@ -45,7 +43,7 @@ async fn a_reader_is_renewed_while_others_come_and_go(fixture: &Fixture) {
     assert!(lock(&bob).try_write().await.expect("every node answers").is_none());
 }
 
-async fn a_dropped_reader_and_a_dropped_wait_leave_nothing(fixture: &Fixture) {
+async fn dropped_readers_and_waiters_leave_nothing(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let writer = lock(&alice).write().await.expect("it is free");
     let waiter = waiting(fixture, &bob, Wants::Read, 1).await;
@@ -62,7 +60,7 @@ async fn a_dropped_reader_and_a_dropped_wait_leave_nothing(fixture: &Fixture) {
     wait_until_gone(fixture);
 }
 
-async fn a_part_is_handed_to_another_process(fixture: &Fixture) {
+async fn share_is_handed_over_to_another_process(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let _other = read(&alice).await;
     let lease = read(&alice).await.detach().await.unwrap();
@@ -88,7 +86,7 @@ async fn a_part_is_handed_to_another_process(fixture: &Fixture) {
 }
 
 /// Unlike an exclusive holder, whose fence must not be old: other readers come all the time.
-async fn node_that_lost_its_data_gets_every_part_again(fixture: &Fixture) {
+async fn node_that_lost_its_data_gets_every_share_again(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     if fixture.tolerated() == 0 {
         return;

@@ -33,7 +33,7 @@ fn classic_mode_rejects_readers() {
 
 /// In classic mode an owner ends with what its client is called.
 #[test]
-fn a_client_of_classic_mode_that_is_called_like_a_reader_is_none() {
+fn classic_client_named_like_a_reader_is_no_reader() {
     on_servers_in_classic_mode(&[1, 3], async |fixture: &Fixture| {
         let client = fixture.client("nightly:s").await;
         let guard = client.mutex("a").lock().await.expect("it is free");
@@ -44,7 +44,7 @@ fn a_client_of_classic_mode_that_is_called_like_a_reader_is_none() {
 }
 
 #[test]
-fn readers_keep_another_library_out_and_wait_for_it() {
+fn readers_exclude_another_library_and_wait_for_it() {
     on_servers(&[1, 3], async |fixture: &Fixture| {
         let client = fixture.client("alice").await;
         let reader = read(&client).await;
@@ -66,7 +66,7 @@ fn readers_keep_another_library_out_and_wait_for_it() {
 
 /// A table under the name of a lock may be another library's, and is left as it is.
 #[test]
-fn a_table_of_another_library_is_left_alone() {
+fn table_of_another_library_is_not_changed() {
     on_servers(&[1], async |fixture: &Fixture| {
         let client = fixture.client("alice").await;
         let mut connection = fixture.servers()[0].connection();
@@ -84,7 +84,7 @@ fn a_table_of_another_library_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_down_is_no_obstacle() {
+async fn readers_and_writers_do_not_need_every_node() {
     let nodes = quorate::memory::MemoryNodes::new(3);
     let client = quorate::Client::builder().memory(&nodes).build().expect("valid");
     nodes.set(1, Behaviour::Fail);

@@ -9,17 +9,17 @@ use tokio::task::JoinHandle;
 use crate::conformance::fixture::{Fixture, PATIENCE, take};
 
 in_line_on_every_engine! {
-    [1, 2, 3, 5] => readers_hold_it_together_and_a_writer_alone,
+    [1, 2, 3, 5] => readers_share_the_lock_and_a_writer_holds_it_alone,
         work_runs_under_the_lock_and_releases_it,
-        it_is_the_lock_of_the_mutex_of_that_name,
+        mutex_and_rwlock_of_one_name_exclude_each_other,
         writer_acquires_when_the_last_reader_releases,
-        readers_behind_a_writer_wait_and_come_in_together,
-        a_writer_that_gives_up_lets_the_readers_in,
-        a_reader_that_gives_up_names_the_writer,
+        readers_behind_a_writer_wait_and_are_granted_together,
+        waiting_readers_acquire_when_a_writer_gives_up,
+        timeout_of_a_reader_names_the_writer,
         reports_list_all_holders;
 }
 
-async fn readers_hold_it_together_and_a_writer_alone(fixture: &Fixture) {
+async fn readers_share_the_lock_and_a_writer_holds_it_alone(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let readers = [read(&alice).await, read(&bob).await, read(&bob).await];
     for reader in &readers {
@@ -67,7 +67,7 @@ fn threads_run_work_under_the_lock() {
     assert!(prices.try_write().expect("the node answers").is_some(), "the lock is free again");
 }
 
-async fn it_is_the_lock_of_the_mutex_of_that_name(fixture: &Fixture) {
+async fn mutex_and_rwlock_of_one_name_exclude_each_other(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let reader = read(&alice).await;
     assert!(bob.mutex("a").try_lock().await.expect("every node answers").is_none());
@@ -92,7 +92,7 @@ async fn writer_acquires_when_the_last_reader_releases(fixture: &Fixture) {
 }
 
 /// All by one client: what two of them know of the nodes' time may differ by a round trip.
-async fn readers_behind_a_writer_wait_and_come_in_together(fixture: &Fixture) {
+async fn readers_behind_a_writer_wait_and_are_granted_together(fixture: &Fixture) {
     let alice = fixture.client("alice").await;
     let first = read(&alice).await;
     let writer = waiting(fixture, &alice, Wants::Write, 1).await;
@@ -121,7 +121,7 @@ async fn readers_behind_a_writer_wait_and_come_in_together(fixture: &Fixture) {
     drop(won(last).await);
 }
 
-async fn a_writer_that_gives_up_lets_the_readers_in(fixture: &Fixture) {
+async fn waiting_readers_acquire_when_a_writer_gives_up(fixture: &Fixture) {
     let alice = fixture.client("alice").await;
     let _first = read(&alice).await;
     let writer = waiting(fixture, &alice, Wants::Write, 1).await;
@@ -130,7 +130,7 @@ async fn a_writer_that_gives_up_lets_the_readers_in(fixture: &Fixture) {
     won(reader).await.verify().await.expect("nobody is before it any more");
 }
 
-async fn a_reader_that_gives_up_names_the_writer(fixture: &Fixture) {
+async fn timeout_of_a_reader_names_the_writer(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("billing/db1/4711").await, fixture.client("bob").await);
     let _writer = lock(&alice).write().await.expect("it is free");
     let error = lock(&bob).read_timeout(Duration::from_millis(30)).await.expect_err("alice has it");

@@ -12,9 +12,9 @@ use crate::{cancellation::fixture::poll, mode::Mode};
 
 in_both_modes! { paused:
     no_key_is_left_whatever_the_nodes_do,
-    no_key_is_left_where_others_have_permits_or_are_first_in_line,
-    no_key_is_left_by_one_who_goes_when_permits_come,
-    no_key_is_left_by_one_who_goes_when_it_has_some_of_its_permits,
+    no_key_is_left_where_others_have_permits_or_are_first_in_the_queue,
+    no_key_is_left_by_a_call_dropped_when_permits_are_released,
+    no_key_is_left_by_a_call_dropped_with_some_of_its_permits,
 }
 
 async fn no_key_is_left_whatever_the_nodes_do(mode: Mode) {
@@ -25,7 +25,7 @@ async fn no_key_is_left_whatever_the_nodes_do(mode: Mode) {
     }
 }
 
-async fn no_key_is_left_where_others_have_permits_or_are_first_in_line(mode: Mode) {
+async fn no_key_is_left_where_others_have_permits_or_are_first_in_the_queue(mode: Mode) {
     use Behaviour::{Answer, Hang};
     let all: [&[&str]; 4] =
         [&["jobs#1"], &["jobs#1", "jobs#2"], &["jobs#line"], &["jobs#1", "jobs#2", "jobs#line"]];
@@ -39,7 +39,7 @@ async fn no_key_is_left_where_others_have_permits_or_are_first_in_line(mode: Mod
 
 /// Both permits are released while the call waits for them, at each step; the call is dropped
 /// before it can look at what has come.
-async fn no_key_is_left_by_one_who_goes_when_permits_come(mode: Mode) {
+async fn no_key_is_left_by_a_call_dropped_when_permits_are_released(mode: Mode) {
     for call in [Call::Acquire, Call::AcquireMany, Call::AcquireManyFixed] {
         for polls in 1..=POLLS_MAX {
             for polls_after in 0..AFTER_MAX {
@@ -72,7 +72,7 @@ async fn no_key_is_left_by_one_who_goes_when_permits_come(mode: Mode) {
 }
 
 /// Alice releases one of her two permits, and perhaps the other one later. Bob wants both.
-async fn no_key_is_left_by_one_who_goes_when_it_has_some_of_its_permits(mode: Mode) {
+async fn no_key_is_left_by_a_call_dropped_with_some_of_its_permits(mode: Mode) {
     for (polls, polls_between, polls_after) in (1..8)
         .flat_map(|one| (0..4).flat_map(move |two| (0..AFTER_MAX).map(move |it| (one, two, it))))
     {

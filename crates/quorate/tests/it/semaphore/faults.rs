@@ -15,7 +15,7 @@ use crate::{
 in_both_modes! {
     one_of_three_nodes_is_not_needed,
     without_a_majority_there_are_no_permits,
-    who_waits_waits_on_while_there_is_no_majority,
+    waiter_keeps_waiting_without_a_majority,
 }
 
 fn one_of_three_nodes_is_not_needed(mode: Mode) {
@@ -57,7 +57,7 @@ fn without_a_majority_there_are_no_permits(mode: Mode) {
     eventually("nothing is left", PATIENCE, || cluster.servers[0].lock_keys().is_empty());
 }
 
-fn who_waits_waits_on_while_there_is_no_majority(mode: Mode) {
+fn waiter_keeps_waiting_without_a_majority(mode: Mode) {
     let cluster = Cluster::start_in(mode, 3);
     let client = cluster.connect();
     let holder = connect_to_all(cluster.direct());

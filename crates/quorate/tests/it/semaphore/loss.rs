@@ -24,7 +24,7 @@ use crate::{
 
 on_every_engine! {
     [1, 3] => loss_of_one_permit_is_a_loss_of_all,
-        a_permit_that_is_lost_meanwhile_is_acquired_again,
+        permit_lost_during_the_wait_is_acquired_again,
         former_first_waiter_releases_its_permit;
 }
 
@@ -44,7 +44,7 @@ async fn loss_of_one_permit_is_a_loss_of_all(fixture: &Fixture) {
     wait_until_only(fixture, &[]);
 }
 
-async fn a_permit_that_is_lost_meanwhile_is_acquired_again(fixture: &Fixture) {
+async fn permit_lost_during_the_wait_is_acquired_again(fixture: &Fixture) {
     let alice = fixture.client("alice").await;
     let journal = Journal::default();
     let bob = fixture.connect(fixture.builder().who("bob").observer(journal.clone())).await;

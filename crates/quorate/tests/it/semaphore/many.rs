@@ -22,11 +22,11 @@ use crate::{
 
 on_every_engine! {
     [1, 3, 5] => several_permits_are_acquired_together_or_not_at_all,
-        a_waiter_keeps_what_is_released_until_it_has_enough,
-        callers_who_want_different_numbers_are_all_served,
-        a_caller_that_wants_all_is_served_although_others_come_and_go,
-        callers_who_want_several_come_in_their_order,
-        a_wait_for_several_that_ends_leaves_nothing;
+        waiter_keeps_released_permits_until_it_has_enough,
+        callers_that_want_different_numbers_are_all_served,
+        caller_that_wants_all_is_served_although_others_come_and_go,
+        callers_that_want_several_permits_are_served_in_order,
+        ended_wait_for_several_permits_leaves_nothing;
 }
 
 async fn several_permits_are_acquired_together_or_not_at_all(fixture: &Fixture) {
@@ -63,7 +63,7 @@ async fn several_permits_are_acquired_together_or_not_at_all(fixture: &Fixture) 
     wait_until_only(fixture, &[]);
 }
 
-async fn a_waiter_keeps_what_is_released_until_it_has_enough(fixture: &Fixture) {
+async fn waiter_keeps_released_permits_until_it_has_enough(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut guards = take(&jobs(&alice, 4), 4).await;
     let waiting = many(&bob, 4, 3);
@@ -84,7 +84,7 @@ async fn a_waiter_keeps_what_is_released_until_it_has_enough(fixture: &Fixture) 
     wait_until_only(fixture, &guards);
 }
 
-async fn callers_who_want_different_numbers_are_all_served(fixture: &Fixture) {
+async fn callers_that_want_different_numbers_are_all_served(fixture: &Fixture) {
     let held = Arc::new(AtomicUsize::new(0));
     let mut crowd = JoinSet::new();
     for client in ["alice", "bob", "carol"] {
@@ -132,7 +132,7 @@ async fn work(guard: Permits, count: usize, held: &AtomicUsize) {
     guard.release().await.expect("it is held");
 }
 
-async fn a_caller_that_wants_all_is_served_although_others_come_and_go(fixture: &Fixture) {
+async fn caller_that_wants_all_is_served_although_others_come_and_go(fixture: &Fixture) {
     let is_over = Arc::new(AtomicBool::new(false));
     let mut others = JoinSet::new();
     for client in ["alice", "bob"] {
@@ -165,7 +165,7 @@ async fn a_caller_that_wants_all_is_served_although_others_come_and_go(fixture: 
 }
 
 /// A caller that wants few permits does not pass a caller that wants many.
-async fn callers_who_want_several_come_in_their_order(fixture: &Fixture) {
+async fn callers_that_want_several_permits_are_served_in_order(fixture: &Fixture) {
     if fixture.mode() == Mode::Classic {
         return; // Without a queue there is no order.
     }
@@ -191,7 +191,7 @@ async fn callers_who_want_several_come_in_their_order(fixture: &Fixture) {
     wait_until_only(fixture, &[]);
 }
 
-async fn a_wait_for_several_that_ends_leaves_nothing(fixture: &Fixture) {
+async fn ended_wait_for_several_permits_leaves_nothing(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     // One permit is free: the caller that waits for two holds it meanwhile.
     let guards = take(&jobs(&alice, 3), 2).await;

@@ -12,11 +12,11 @@ use crate::{
 on_every_engine! {
     [1, 3, 5] => all_permits_can_be_acquired_and_no_more,
         waiter_acquires_the_released_permit,
-        of_several_that_are_released_one_is_kept,
+        waiter_keeps_one_of_several_released_permits,
         permit_of_a_killed_holder_expires,
         killed_first_waiter_delays_others_for_at_most_its_ttl,
-        the_fences_of_a_permit_grow,
-        those_who_say_different_numbers_share_the_first_permits;
+        fences_of_a_permit_grow,
+        callers_with_different_sizes_share_the_first_permits;
 }
 
 async fn all_permits_can_be_acquired_and_no_more(fixture: &Fixture) {
@@ -65,7 +65,7 @@ async fn waiter_acquires_the_released_permit(fixture: &Fixture) {
     }
 }
 
-async fn of_several_that_are_released_one_is_kept(fixture: &Fixture) {
+async fn waiter_keeps_one_of_several_released_permits(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     for _ in 0..5 {
         let guards = take(&jobs(&alice, 4), 4).await;
@@ -113,7 +113,7 @@ async fn killed_first_waiter_delays_others_for_at_most_its_ttl(fixture: &Fixture
     wait_until_only(fixture, &[got]);
 }
 
-async fn the_fences_of_a_permit_grow(fixture: &Fixture) {
+async fn fences_of_a_permit_grow(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut last = None;
     for client in [&alice, &bob, &alice] {
@@ -132,7 +132,7 @@ async fn the_fences_of_a_permit_grow(fixture: &Fixture) {
     }
 }
 
-async fn those_who_say_different_numbers_share_the_first_permits(fixture: &Fixture) {
+async fn callers_with_different_sizes_share_the_first_permits(fixture: &Fixture) {
     let (few, many) = (fixture.client("few").await, fixture.client("many").await);
     let mut guards = take(&jobs(&few, 2), 2).await;
     assert_eq!(names(&guards), ["jobs#1", "jobs#2"]);

@@ -14,18 +14,18 @@ use crate::{
 };
 
 on_every_engine! {
-    [1, 3] => a_semaphore_has_all_its_permits,
-        a_permit_that_is_free_costs_one_question_to_each_node,
+    [1, 3] => semaphore_has_all_its_permits,
+        free_permit_costs_one_request_to_each_node,
         permits_have_the_settings_of_locks;
 }
 
 /// On one server only: this number of locks keeps a machine busy.
 #[test]
-fn a_semaphore_can_have_the_most_permits() {
+fn semaphore_can_have_the_maximum_number_of_permits() {
     on_servers(&[1], async |fixture: &Fixture| all_are_had(fixture, Semaphore::MAX_PERMITS).await);
 }
 
-async fn a_semaphore_has_all_its_permits(fixture: &Fixture) {
+async fn semaphore_has_all_its_permits(fixture: &Fixture) {
     all_are_had(fixture, 40).await;
 }
 
@@ -56,7 +56,7 @@ async fn all_are_had(fixture: &Fixture, most: u32) {
     wait_until_only(fixture, &[]);
 }
 
-async fn a_permit_that_is_free_costs_one_question_to_each_node(fixture: &Fixture) {
+async fn free_permit_costs_one_request_to_each_node(fixture: &Fixture) {
     let journal = Journal::default();
     let client = fixture.connect(fixture.builder().observer(journal.clone())).await;
     let guards = take(&jobs(&client, 8), 1).await;
@@ -110,7 +110,7 @@ async fn invalid_number_of_permits_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_name_must_leave_room_for_those_of_the_permits() {
+async fn name_must_leave_room_for_the_names_of_the_permits() {
     let client = Client::memory();
     let with_name = |name: &str| client.semaphore(name, 1);
     let longest = "x".repeat(1_024 - "#line".len());

@@ -18,14 +18,14 @@ use crate::{
 };
 
 on_every_engine! {
-    [1, 3] => a_semaphore_that_grows_while_it_is_full_admits_more_at_once,
-        a_semaphore_that_shrinks_admits_nobody_before_one_of_its_permits_is_free,
+    [1, 3] => semaphore_that_grows_while_it_is_full_admits_more_at_once,
+        semaphore_that_shrinks_grants_nothing_until_a_remaining_permit_is_free,
         permits_beyond_the_new_number_do_not_count,
         while_callers_disagree_there_is_one_queue,
         permits_never_exceed_the_largest_size;
 }
 
-async fn a_semaphore_that_grows_while_it_is_full_admits_more_at_once(fixture: &Fixture) {
+async fn semaphore_that_grows_while_it_is_full_admits_more_at_once(fixture: &Fixture) {
     let (few, many) = (fixture.client("few").await, fixture.client("many").await);
     let mut guards = take(&jobs(&few, 2), 2).await;
     assert!(jobs(&few, 2).try_acquire().await.expect("all answer").is_none());
@@ -42,9 +42,7 @@ async fn a_semaphore_that_grows_while_it_is_full_admits_more_at_once(fixture: &F
     wait_until_only(fixture, &[]);
 }
 
-async fn a_semaphore_that_shrinks_admits_nobody_before_one_of_its_permits_is_free(
-    fixture: &Fixture,
-) {
+async fn semaphore_that_shrinks_grants_nothing_until_a_remaining_permit_is_free(fixture: &Fixture) {
     let (few, many) = (fixture.client("few").await, fixture.client("many").await);
     let mut guards = take(&jobs(&many, 4), 4).await;
     guards.sort_by_key(|guard| guard.name().to_owned());

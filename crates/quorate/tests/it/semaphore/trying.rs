@@ -4,12 +4,12 @@ use super::{jobs, take, wait_until_only};
 use crate::conformance::fixture::Fixture;
 
 on_every_engine! {
-    [1, 2, 3, 4, 5] => as_many_as_there_are_permits_get_one_at_the_same_time,
-        trying_finds_the_last_one;
+    [1, 2, 3, 4, 5] => all_permits_can_be_acquired_at_the_same_time,
+        try_acquire_finds_the_last_free_permit;
     [1, 3, 5] => caller_reserves_no_more_permits_than_it_needs;
 }
 
-async fn as_many_as_there_are_permits_get_one_at_the_same_time(fixture: &Fixture) {
+async fn all_permits_can_be_acquired_at_the_same_time(fixture: &Fixture) {
     let clients = [fixture.client("a").await, fixture.client("b").await, fixture.client("c").await];
     for callers in [2, 3] {
         let permits = u32::try_from(callers).expect("few");
@@ -33,7 +33,7 @@ async fn as_many_as_there_are_permits_get_one_at_the_same_time(fixture: &Fixture
     }
 }
 
-async fn trying_finds_the_last_one(fixture: &Fixture) {
+async fn try_acquire_finds_the_last_free_permit(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     for permits in [1, 2, 7] {
         let semaphore = jobs(&bob, permits);

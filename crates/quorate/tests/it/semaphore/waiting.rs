@@ -17,11 +17,11 @@ on_every_engine! {
     [1, 3, 5] => caller_that_timed_out_leaves_nothing,
         dropped_caller_leaves_nothing,
         caller_that_leaves_delays_no_other,
-        a_client_that_is_shut_down_leaves_nothing;
+        client_that_is_shut_down_leaves_nothing;
 }
 
 #[test]
-fn those_who_wait_come_in_their_order() {
+fn waiters_for_permits_are_served_in_order() {
     on_memory(&[1, 3, 5], in_order);
     on_servers(&[1, 3, 5], in_order);
 }
@@ -129,7 +129,7 @@ async fn caller_that_leaves_delays_no_other(fixture: &Fixture) {
     wait_until_only(fixture, &guards);
 }
 
-async fn a_client_that_is_shut_down_leaves_nothing(fixture: &Fixture) {
+async fn client_that_is_shut_down_leaves_nothing(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guards = take(&jobs(&alice, 2), 2).await;
     let semaphore = jobs(&bob, 2);

@@ -20,11 +20,11 @@ use crate::{
 };
 
 in_both_modes! {
-    a_shutdown_undoes_a_call_that_is_not_polled_any_more,
+    shutdown_undoes_a_call_that_is_not_polled_any_more,
 }
 
 #[test]
-fn a_program_that_drops_its_guard_and_its_client_leaves_no_key() {
+fn program_that_drops_its_guard_and_its_client_leaves_no_key() {
     let cluster = Cluster::start(3);
     for _ in 0..ROUNDS {
         let client = connect_to_all(cluster.direct());
@@ -36,7 +36,7 @@ fn a_program_that_drops_its_guard_and_its_client_leaves_no_key() {
 }
 
 #[test]
-fn the_last_guard_ends_the_client() {
+fn last_guard_ends_the_client() {
     let cluster = Cluster::start(3);
     for _ in 0..ROUNDS {
         let client = connect_to_all(cluster.direct());
@@ -58,7 +58,7 @@ fn the_last_guard_ends_the_client() {
 }
 
 #[test]
-fn a_client_with_a_stopped_node_is_dropped_in_bounded_time() {
+fn client_with_a_stopped_node_is_dropped_in_bounded_time() {
     let cluster = Cluster::start(3);
     let client = connect_to_all(cluster.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
@@ -71,7 +71,7 @@ fn a_client_with_a_stopped_node_is_dropped_in_bounded_time() {
 }
 
 #[test]
-fn a_shutdown_ends_calls_that_wait_and_refuses_later_ones() {
+fn shutdown_ends_waiting_calls_and_refuses_later_ones() {
     let cluster = Cluster::start(3);
     let holder = connect_to_all(cluster.direct());
     let guard = block_on(holder.mutex(NAME).lock()).unwrap();
@@ -101,7 +101,7 @@ fn a_shutdown_ends_calls_that_wait_and_refuses_later_ones() {
 }
 
 #[test]
-fn a_shutdown_ends_a_call_whose_nodes_are_silent() {
+fn shutdown_ends_a_call_whose_nodes_are_silent() {
     let cluster = Cluster::start(3);
     let client = connect_to_all(cluster.direct().vote_timeout(PATIENCE));
     cluster.servers.iter().for_each(Server::pause);
@@ -114,7 +114,7 @@ fn a_shutdown_ends_a_call_whose_nodes_are_silent() {
 }
 
 /// Its caller is busy with something else, and would give the lock back only when it comes by.
-fn a_shutdown_undoes_a_call_that_is_not_polled_any_more(mode: Mode) {
+fn shutdown_undoes_a_call_that_is_not_polled_any_more(mode: Mode) {
     let cluster = Cluster::start_in(mode, 1);
     let client = connect_to_all(cluster.direct().vote_timeout(PATIENCE));
     let (server, mutex) = (&cluster.servers[0], client.mutex(NAME));
@@ -131,7 +131,7 @@ fn a_shutdown_undoes_a_call_that_is_not_polled_any_more(mode: Mode) {
 }
 
 #[test]
-fn a_shutdown_is_clean_if_every_node_has_confirmed_the_release() {
+fn shutdown_is_clean_if_every_node_has_confirmed_the_release() {
     let cluster = Cluster::start(3);
     for _ in 0..ROUNDS {
         let client = connect_to_all(cluster.direct());
@@ -142,7 +142,7 @@ fn a_shutdown_is_clean_if_every_node_has_confirmed_the_release() {
 }
 
 #[test]
-fn a_shutdown_is_not_clean_while_a_node_owes_its_answer() {
+fn shutdown_is_not_clean_while_an_answer_is_pending() {
     let cluster = Cluster::start(3);
     let client = connect_to_all(cluster.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
@@ -156,7 +156,7 @@ fn a_shutdown_is_not_clean_while_a_node_owes_its_answer() {
 }
 
 #[test]
-fn a_shutdown_waits_for_a_node_that_is_back_in_time() {
+fn shutdown_waits_for_a_node_that_is_back_in_time() {
     let cluster = Cluster::start(3);
     let client = connect_to_all(cluster.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
@@ -169,7 +169,7 @@ fn a_shutdown_waits_for_a_node_that_is_back_in_time() {
 }
 
 #[test]
-fn a_guard_that_outlives_a_shutdown_is_lost_and_its_lock_released() {
+fn guard_that_outlives_a_shutdown_is_lost_and_its_lock_released() {
     let cluster = Cluster::start(3);
     let client = connect_to_all(cluster.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();

@@ -16,7 +16,7 @@ use super::certificates::{Authority, SecureServer};
 use crate::faults::cluster::PATIENCE;
 
 #[test]
-fn a_server_of_another_authority_is_refused() {
+fn server_of_another_authority_is_refused() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
     let server = SecureServer::start(&theirs, &theirs.server(&["localhost"]));
     assert_eq!(
@@ -26,7 +26,7 @@ fn a_server_of_another_authority_is_refused() {
 }
 
 #[test]
-fn a_server_whose_certificate_has_expired_is_refused() {
+fn server_whose_certificate_has_expired_is_refused() {
     let authority = Authority::new("ours");
     let server = SecureServer::start(&authority, &authority.expired(&["localhost"]));
     assert_eq!(
@@ -36,7 +36,7 @@ fn a_server_whose_certificate_has_expired_is_refused() {
 }
 
 #[test]
-fn a_server_with_another_name_is_refused() {
+fn server_with_another_name_is_refused() {
     let authority = Authority::new("ours");
     let server = SecureServer::start(&authority, &authority.server(&["localhost"]));
     let by_address = [server.url("rediss", "127.0.0.1")];

@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[test]
-fn a_lock_can_be_taken_extended_and_released_over_tls() {
+fn lock_can_be_taken_extended_and_released_over_tls() {
     let authority = Authority::new("ours");
     let identity = authority.server(&["localhost", "127.0.0.1"]);
     let servers = [(); 3].map(|()| SecureServer::start(&authority, &identity));
@@ -64,7 +64,7 @@ async fn many_locks_at_once_are_gathered_and_none_is_left_in_a_buffer() {
 }
 
 #[test]
-fn a_lock_is_renewed_over_tls() {
+fn lock_is_renewed_over_tls() {
     let authority = Authority::new("ours");
     let server = SecureServer::start(&authority, &authority.server(&["localhost"]));
     let journal = Journal::default();
@@ -78,7 +78,7 @@ fn a_lock_is_renewed_over_tls() {
 }
 
 #[test]
-fn a_client_shows_its_certificate_to_a_server_that_wants_one() {
+fn client_shows_its_certificate_to_a_server_that_wants_one() {
     let authority = Authority::new("ours");
     let server = SecureServer::start_strict(&authority, &authority.server(&["localhost"]));
     let me = authority.client();
@@ -88,7 +88,7 @@ fn a_client_shows_its_certificate_to_a_server_that_wants_one() {
 }
 
 #[test]
-fn a_link_over_tls_heals_when_its_server_is_back() {
+fn link_over_tls_reconnects_when_its_server_is_back() {
     let authority = Authority::new("ours");
     let server = SecureServer::start(&authority, &authority.server(&["localhost"]));
     let client = block_on(server.client(authority.trusted()).connect()).unwrap();

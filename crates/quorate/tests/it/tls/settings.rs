@@ -5,7 +5,7 @@ use quorate::{Client, Tls, error::ConfigError};
 use super::certificates::Authority;
 
 #[test]
-fn a_certificate_that_cannot_be_read_is_a_mistake_in_the_settings() {
+fn unreadable_certificate_is_an_error_of_the_settings() {
     let authority = Authority::new("ours");
     let (me, other) = (authority.client(), authority.client());
     let broken = me.certificate.replace("-----END CERTIFICATE-----", "");

@@ -13,7 +13,7 @@ use crate::{faults::cluster::PATIENCE, links::executor::block_on, mode::Mode};
 
 in_both_modes! {
     leases_that_are_due_together_travel_together,
-    a_key_that_somebody_overwrote_does_not_void_the_others,
+    overwritten_key_does_not_void_the_other_leases,
 }
 
 fn leases_that_are_due_together_travel_together(mode: Mode) {
@@ -31,7 +31,7 @@ fn leases_that_are_due_together_travel_together(mode: Mode) {
     assert_eq!(journal.count("lost"), 0);
 }
 
-fn a_key_that_somebody_overwrote_does_not_void_the_others(mode: Mode) {
+fn overwritten_key_does_not_void_the_other_leases(mode: Mode) {
     let (server, journal, guards) = hold_many(mode);
     let mut connection = server.connection();
     let mut overwrite = pipe();

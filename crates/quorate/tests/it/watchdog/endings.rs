@@ -19,11 +19,11 @@ use super::{
 use crate::{faults::cluster::PATIENCE, links::executor::block_on, mode::Mode};
 
 in_both_modes! {
-    a_server_hears_no_more_of_a_lock_that_was_let_go,
+    server_receives_no_renewal_of_a_released_lock,
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_was_let_go_is_renewed_no_more() {
+async fn released_lock_is_not_renewed() {
     for way in WAYS {
         let fixture = PausedFixture::new(3);
         let guard = fixture.hold().await;
@@ -71,7 +71,7 @@ async fn node_that_got_the_key_by_a_renewal_is_released() {
     assert_eq!(fixture.holding(), 0);
 }
 
-fn a_server_hears_no_more_of_a_lock_that_was_let_go(mode: Mode) {
+fn server_receives_no_renewal_of_a_released_lock(mode: Mode) {
     let server = Server::start();
     let journal = Journal::default();
     let settings = mode.of(Client::builder().quarantine(false)).nodes([server.url()]).ttl(SHORT);

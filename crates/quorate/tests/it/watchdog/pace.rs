@@ -11,23 +11,23 @@ use crate::mode::Mode;
 
 in_both_modes! {
     paused:
-    a_held_lock_outlives_its_ttl_many_times,
-    a_fixed_lease_ends_with_its_ttl,
-    a_lease_is_renewed_at_about_a_third_of_its_ttl,
-    a_minority_that_fails_in_any_way_does_not_matter,
-    a_majority_that_comes_back_in_time_keeps_the_lock,
-    a_key_that_a_majority_lost_is_taken_again_or_noticed_at_the_next_renewal,
-    a_key_that_is_anothers_on_a_majority_is_noticed_at_the_next_renewal,
-    a_key_that_another_was_granted_meanwhile_is_not_taken_again,
-    a_renewal_creates_a_key_again_in_line_only,
-    a_lock_is_held_for_its_longest_time_and_no_longer,
-    extending_by_hand_cannot_exceed_the_longest_time,
-    an_extension_by_hand_sets_the_ttl_of_later_renewals,
-    a_fixed_lease_that_is_extended_by_hand_is_still_fixed,
-    a_majority_that_comes_and_goes_keeps_the_lock,
+    held_lock_outlives_its_ttl_many_times,
+    fixed_lease_ends_with_its_ttl,
+    lease_is_renewed_at_about_a_third_of_its_ttl,
+    failed_minority_does_not_end_a_lease,
+    majority_that_comes_back_in_time_keeps_the_lock,
+    key_lost_on_a_majority_is_restored_or_reported_at_the_next_renewal,
+    key_of_another_owner_on_a_majority_is_noticed_at_the_next_renewal,
+    key_granted_to_another_owner_is_not_restored,
+    renewal_recreates_a_key_only_in_the_default_mode,
+    lock_is_held_for_max_hold_and_no_longer,
+    extending_by_hand_cannot_exceed_max_hold,
+    extension_by_hand_sets_the_ttl_of_later_renewals,
+    fixed_lease_that_is_extended_by_hand_is_still_fixed,
+    majority_that_comes_and_goes_keeps_the_lock,
 }
 
-async fn a_held_lock_outlives_its_ttl_many_times(mode: Mode) {
+async fn held_lock_outlives_its_ttl_many_times(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     let guard = fixture.hold().await;
     let wanted = fixture.other().mutex(NAME);
@@ -41,7 +41,7 @@ async fn a_held_lock_outlives_its_ttl_many_times(mode: Mode) {
     assert!(!is_taken(&wanted).await);
 }
 
-async fn a_fixed_lease_ends_with_its_ttl(mode: Mode) {
+async fn fixed_lease_ends_with_its_ttl(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     let asked = Instant::now();
     let guard = take(&fixture.mutex().no_renew()).await;
@@ -53,7 +53,7 @@ async fn a_fixed_lease_ends_with_its_ttl(mode: Mode) {
     assert!(!is_taken(&fixture.other().mutex(NAME)).await);
 }
 
-async fn a_lease_is_renewed_at_about_a_third_of_its_ttl(mode: Mode) {
+async fn lease_is_renewed_at_about_a_third_of_its_ttl(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     let guard = fixture.hold().await;
     pass(10 * TTL).await;
@@ -63,7 +63,7 @@ async fn a_lease_is_renewed_at_about_a_third_of_its_ttl(mode: Mode) {
     assert_eq!(fixture.journal.count("renewed orders:42 done"), renewals);
 }
 
-async fn a_minority_that_fails_in_any_way_does_not_matter(mode: Mode) {
+async fn failed_minority_does_not_end_a_lease(mode: Mode) {
     for behaviour in [Fail, Hang, Mute] {
         let fixture = PausedFixture::new_in(mode, 5);
         let guard = fixture.hold().await;
@@ -75,7 +75,7 @@ async fn a_minority_that_fails_in_any_way_does_not_matter(mode: Mode) {
     }
 }
 
-async fn a_majority_that_comes_back_in_time_keeps_the_lock(mode: Mode) {
+async fn majority_that_comes_back_in_time_keeps_the_lock(mode: Mode) {
     for behaviour in [Fail, Hang, Mute] {
         let fixture = PausedFixture::new_in(mode, 3);
         let guard = fixture.hold().await;
@@ -94,7 +94,7 @@ async fn a_majority_that_comes_back_in_time_keeps_the_lock(mode: Mode) {
     }
 }
 
-async fn a_key_that_a_majority_lost_is_taken_again_or_noticed_at_the_next_renewal(mode: Mode) {
+async fn key_lost_on_a_majority_is_restored_or_reported_at_the_next_renewal(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     let guard = fixture.hold().await;
     pass(5 * TTL).await;
@@ -117,7 +117,7 @@ async fn a_key_that_a_majority_lost_is_taken_again_or_noticed_at_the_next_renewa
     }
 }
 
-async fn a_key_that_is_anothers_on_a_majority_is_noticed_at_the_next_renewal(mode: Mode) {
+async fn key_of_another_owner_on_a_majority_is_noticed_at_the_next_renewal(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     let guard = fixture.hold().await;
     pass(5 * TTL).await;
@@ -129,7 +129,7 @@ async fn a_key_that_is_anothers_on_a_majority_is_noticed_at_the_next_renewal(mod
     assert!(lost_at - planted <= TTL / 3 + TICK, "{:?}", lost_at - planted);
 }
 
-async fn a_key_that_another_was_granted_meanwhile_is_not_taken_again(mode: Mode) {
+async fn key_granted_to_another_owner_is_not_restored(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     let guard = fixture.hold().await;
     fixture.nodes.forget(1);
@@ -141,7 +141,7 @@ async fn a_key_that_another_was_granted_meanwhile_is_not_taken_again(mode: Mode)
     assert_eq!(fixture.holding(), 2);
 }
 
-async fn a_renewal_creates_a_key_again_in_line_only(mode: Mode) {
+async fn renewal_recreates_a_key_only_in_the_default_mode(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     let guard = fixture.hold().await;
     fixture.nodes.forget(1);
@@ -154,7 +154,7 @@ async fn a_renewal_creates_a_key_again_in_line_only(mode: Mode) {
     assert_eq!(fixture.holding(), expected, "of the node that forgot it and the others");
 }
 
-async fn a_lock_is_held_for_its_longest_time_and_no_longer(mode: Mode) {
+async fn lock_is_held_for_max_hold_and_no_longer(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     let asked = Instant::now();
     let longest = 3 * TTL + TTL / 2;
@@ -173,7 +173,7 @@ async fn a_lock_is_held_for_its_longest_time_and_no_longer(mode: Mode) {
     assert_eq!(guard.check(), Err(lost));
 }
 
-async fn extending_by_hand_cannot_exceed_the_longest_time(mode: Mode) {
+async fn extending_by_hand_cannot_exceed_max_hold(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     let guard = take(&fixture.mutex().max_hold(2 * TTL)).await;
     guard.extend(5 * TTL).await.unwrap();
@@ -182,7 +182,7 @@ async fn extending_by_hand_cannot_exceed_the_longest_time(mode: Mode) {
     assert_eq!(guard.check().unwrap_err().reason, LostReason::MaxHold);
 }
 
-async fn an_extension_by_hand_sets_the_ttl_of_later_renewals(mode: Mode) {
+async fn extension_by_hand_sets_the_ttl_of_later_renewals(mode: Mode) {
     for (ttl, expected) in [(4 * TTL, 20..45), (TTL / 4, 320..720)] {
         let fixture = PausedFixture::new_in(mode, 3);
         let guard = fixture.hold().await;
@@ -202,7 +202,7 @@ async fn an_extension_by_hand_sets_the_ttl_of_later_renewals(mode: Mode) {
     }
 }
 
-async fn a_fixed_lease_that_is_extended_by_hand_is_still_fixed(mode: Mode) {
+async fn fixed_lease_that_is_extended_by_hand_is_still_fixed(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     let guard = take(&fixture.mutex().no_renew()).await;
     let asked = Instant::now();
@@ -213,7 +213,7 @@ async fn a_fixed_lease_that_is_extended_by_hand_is_still_fixed(mode: Mode) {
     assert_eq!(fixture.journal.count("renewed"), 0);
 }
 
-async fn a_majority_that_comes_and_goes_keeps_the_lock(mode: Mode) {
+async fn majority_that_comes_and_goes_keeps_the_lock(mode: Mode) {
     let fixture = PausedFixture::new_in(mode, 3);
     let guard = fixture.hold().await;
     let ways: [[Behaviour; 3]; 4] =

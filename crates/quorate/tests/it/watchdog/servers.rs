@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[test]
-fn a_server_keeps_a_held_lock_for_many_ttls() {
+fn server_keeps_a_held_lock_for_many_ttls() {
     let server = Server::start();
     let [holder, other] = [(); 2].map(|()| connect_to_all(settings(&[&server])));
     let guard = block_on(holder.mutex(NAME).lock()).unwrap();
@@ -33,7 +33,7 @@ fn a_server_keeps_a_held_lock_for_many_ttls() {
 }
 
 #[test]
-fn a_killed_server_of_three_does_not_end_a_held_lock() {
+fn killed_server_of_three_does_not_end_a_held_lock() {
     let servers = Server::start_many(3);
     let journal = Journal::default();
     let settings = settings(&servers.iter().collect::<Vec<_>>());
@@ -52,7 +52,7 @@ fn a_killed_server_of_three_does_not_end_a_held_lock() {
 }
 
 #[tokio::test]
-async fn a_task_that_blocks_its_runtime_keeps_its_lock() {
+async fn task_that_blocks_its_runtime_keeps_its_lock() {
     let server = Server::start();
     let client = settings(&[&server]).connect().await.unwrap();
     let guard = client.mutex(NAME).lock().await.unwrap();
