@@ -51,8 +51,8 @@ impl LockList {
         }
     }
 
-    /// About how many locks a page has. Default: 500. A page may have a few more, or fewer, even
-    /// none.
+    /// About how many locks a page has. Default: 500. A page may have more, because a node scans at
+    /// least 50 keys at once, or fewer, even none.
     ///
     /// # Examples
     ///
@@ -60,9 +60,9 @@ impl LockList {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// let _guards = [client.mutex("a").lock().await?, client.mutex("b").lock().await?];
-    /// let page = client.locks("").page_size(1).next_page().await?.expect("the first page");
-    /// assert_eq!(page.locks.len(), 1);
+    /// let _permits = client.semaphore("jobs", 60).acquire_many(60).await?;
+    /// let page = client.locks("jobs").page_size(50).next_page().await?.expect("the first page");
+    /// assert_eq!(page.locks.len(), 50);
     /// # Ok(()) }
     /// ```
     pub fn page_size(mut self, locks: usize) -> Self {
@@ -79,11 +79,11 @@ impl LockList {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// let _guards = [client.mutex("a").lock().await?, client.mutex("b").lock().await?];
-    /// let first = client.locks("").page_size(1).next_page().await?.expect("the first page");
+    /// let _permits = client.semaphore("jobs", 60).acquire_many(60).await?;
+    /// let first = client.locks("jobs").page_size(50).next_page().await?.expect("the first page");
     /// let cursor = first.next.expect("there is a second page").to_string(); // for a URL
-    /// let second = client.locks("").starting_at(cursor.parse()?).next_page().await?;
-    /// assert_eq!(second.expect("the second page").locks[0].name, "b");
+    /// let second = client.locks("jobs").starting_at(cursor.parse()?).next_page().await?;
+    /// assert_eq!(second.expect("the second page").locks.len(), 10);
     /// # Ok(()) }
     /// ```
     pub fn starting_at(mut self, cursor: LockCursor) -> Self {

@@ -205,8 +205,8 @@ fn use_everything(servers: &[Server]) {
     let guard = mutex.lock().expect("it is free");
     assert_eq!(guard.name(), NAME);
     guard.check().expect("it is held");
-    guard.verify().expect("the nodes have it");
-    guard.extend(2 * LONG).expect("the nodes have it");
+    guard.verify().expect("a majority stores it");
+    guard.extend(2 * LONG).expect("a majority stores it");
     assert!(guard.remaining() > LONG && !guard.loss_token().is_cancelled());
 
     assert!(mutex.try_lock().expect("a majority answers").is_none());
@@ -215,7 +215,7 @@ fn use_everything(servers: &[Server]) {
     assert!(client.inspect(NAME).expect("a majority answers").is_held());
     assert_eq!(client.locks("").all().expect("a majority answers").locks[0].name, NAME);
     let lease = guard.detach().unwrap();
-    client.adopt(&lease).expect("nobody else has it").release().expect("it was held");
+    client.adopt(&lease).expect("the lease is detached").release().expect("it was held");
 
     let fixed = mutex.clone().no_renew().max_hold(LONG).lock_timeout(PATIENCE);
     drop(fixed.expect("it is free"));
