@@ -51,7 +51,10 @@ fn run_case(servers: &[Server]) {
     let lease: DetachedLease = lease_of_another(&urls).parse().expect("a lease");
     let fence = lease.fence().expect("a lease of the default mode");
     let later = client.mutex(LOCK);
-    assert!(later.try_lock().expect("the nodes answer").is_none(), "it was left, not released");
+    assert!(
+        later.try_lock().expect("the nodes answer").is_none(),
+        "it was left to expire, not released"
+    );
 
     let guard = client.adopt(&lease).expect("nobody else has adopted it");
     assert_eq!(guard.fence(), Some(fence), "it is the same holder to the resource");

@@ -1,4 +1,4 @@
-//! Calls that are dropped at every await and at every moment in between must leave nothing behind.
+//! Calls that are dropped at any await, or at any moment in between, leave nothing behind.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ enum Call {
     With,
 }
 
-/// The fault of one server meanwhile.
+/// The fault of one server during the call.
 #[derive(Clone, Copy, Debug)]
 enum Plight {
     Nothing,
@@ -80,7 +80,7 @@ async fn drop_everywhere(desk: Desk, call: Call, plight: Plight) {
         all_attached(&rival).await;
         let next = rival.mutex(&lock).try_lock().await;
         let next = next.unwrap_or_else(|error| panic!("{what}: {error}"));
-        let next = next.unwrap_or_else(|| panic!("{what}: someone has the lock"));
+        let next = next.unwrap_or_else(|| panic!("{what}: the lock is still held"));
         next.release().await.unwrap_or_else(|error| panic!("{what}: {error}"));
         if is_done {
             return;
@@ -137,8 +137,8 @@ async fn drop_once(
 }
 
 async fn held(client: &Client, lock: &str) -> Guard {
-    let guard = client.mutex(lock).try_lock().await.expect("all is well");
-    guard.expect("nobody else has it")
+    let guard = client.mutex(lock).try_lock().await.expect("every server answers");
+    guard.expect("it is free")
 }
 
 fn set(desk: &Desk, plight: Plight, is_bad: bool) {

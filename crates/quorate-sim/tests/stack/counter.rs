@@ -68,7 +68,7 @@ impl Story {
             let guard = guard.unwrap_or_else(|error| panic!("{}: {error}", desk.host));
             self.increment_and_release(&desk, guard, &mut dice).await;
         }
-        assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} is owed nothing", desk.host);
+        assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} has released everything", desk.host);
     }
 
     /// Takes the lock in one way or another, if one is free.
@@ -78,7 +78,7 @@ impl Story {
         match dice.below(4) {
             0 => {
                 let work = self.work_time(dice);
-                // Whether it failed or was lost says the trace; the next round is another chance.
+                // The trace shows whether it failed or was lost; the next round tries again.
                 let _ = mutex
                     .with(async |guard| {
                         let _claim = desk.claims.open(&desk.host, LOCK);
@@ -108,7 +108,7 @@ impl Story {
     async fn increment_and_release(&self, desk: &Desk, guard: Guard, dice: &mut Dice) {
         let claim = desk.claims.open(&desk.host, LOCK);
         let work = self.work_time(dice);
-        // A loss ends the work; what is left is to give the lock back.
+        // A loss ends the work; only the release remains.
         let _ = guard.run(self.increment(&guard, work)).await;
         drop(claim);
         if dice.chance(50) {
@@ -138,5 +138,5 @@ impl Story {
 
 const LOCK: &str = "counter";
 
-/// How long anything may take once the network is well.
+/// How long a call may take after the faults.
 const WAIT_MAX: Duration = Duration::from_secs(20);

@@ -21,7 +21,7 @@ fn assert_deterministic(seeds: u64, run: fn(u64) -> Vec<String>) {
         let differs = first.iter().zip(&second).position(|(a, b)| a != b);
         assert_eq!(differs.map(|at| (&first[at], &second[at])), None, "the same seed");
         assert_eq!(first.len(), second.len(), "the same seed");
-        assert!(first.len() > 100, "a trace of {} lines says little", first.len());
+        assert!(first.len() > 100, "a trace of {} lines is too short", first.len());
         assert_ne!(of_another_seed.replace(first), second, "another seed");
     });
 }

@@ -48,7 +48,7 @@ pub(crate) fn run(seed: u64) -> Vec<String> {
     play(seed, true)
 }
 
-/// Runs one mix. A failure prints the end of the trace, unless nobody wants to read it.
+/// Runs one mix. A failure prints the end of the trace, unless it is expected.
 fn play(seed: u64, prints_failure: bool) -> Vec<String> {
     let settings = Settings::draw(seed);
     let times = (Duration::from_millis(TICK_MS), settings.latency_max);
@@ -112,7 +112,7 @@ async fn operate(desk: Desk, settings: Settings, is_set_up: Rc<Cell<bool>>) {
     let rest = settings.chaos_until.saturating_sub(now());
     sleep(rest + Duration::from_secs(1)).await;
     if settings.is_reckless && !all_vote() {
-        // Whether it helped shows below.
+        // The check below shows whether it helped.
         let _ = client.vouch_for_nodes().await;
     }
     eventually(2 * settings.guard() + PATIENCE, "all servers vote", all_vote).await;
@@ -124,7 +124,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How many seeds an ordinary run has.
 const SEEDS: u64 = 40;
 
-/// Words that the traces of an ordinary run must contain, each at least once.
+/// Texts that the traces of an ordinary run must contain, each at least once.
 const EVENTS: [&str; 19] = [
     "Line Settings",
     "Classic Settings",

@@ -18,8 +18,8 @@ use turmoil::net::{
     tcp::{OwnedReadHalf, OwnedWriteHalf},
 };
 
-/// The sockets of one process. Once it is killed it says nothing any more: its futures are dropped,
-/// which a kill does not do, and what they would send on their way is not sent.
+/// The sockets of one process. Once it is killed it sends nothing any more: its futures are
+/// dropped, which a kill does not do, and what they would send on their way is not sent.
 #[derive(Clone, Default)]
 pub(crate) struct Sockets {
     state: Arc<Mutex<State>>,
@@ -30,7 +30,8 @@ pub(crate) struct Sockets {
 struct State {
     is_killed: bool,
     /// Sockets of a killed process. They are kept, since a runtime drops its tasks in an order that
-    /// depends on all others of this process, and a socket says goodbye when it is dropped.
+    /// depends on all others of this process, and a socket closes its connection when it is
+    /// dropped.
     left: Vec<Box<dyn Any + Send>>,
 }
 
@@ -96,7 +97,7 @@ impl<T: Any + Send> Half<T> {
     where
         T: Unpin,
     {
-        // At the end of a simulation what is left is dropped outside of it.
+        // At the end of a simulation the remaining sockets are dropped outside of it.
         let is_over = self.process.is_killed() || !turmoil::in_simulation();
         if self.pipe.is_broken() {
             return Err(io::ErrorKind::ConnectionReset.into());

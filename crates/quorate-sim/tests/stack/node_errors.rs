@@ -36,7 +36,7 @@ fn try_lock_fails_when_every_node_has_attached_or_failed_once() {
             let took = now() - asked_at;
             assert!(took <= LINK_TIMEOUT + VOTE_TIMEOUT, "after {took:?}");
             check(&nodes, &[healthy]);
-            // From now on it is known who is there.
+            // From now on it is known which nodes are up.
             let asked_at = now();
             check(&no_quorum(client.mutex("lock").try_lock().await), &[healthy]);
             assert!(now() - asked_at <= VOTE_TIMEOUT, "after {:?}", now() - asked_at);
@@ -70,7 +70,7 @@ fn nodes_that_change_during_a_wait_are_reported_as_they_are_at_its_end() {
             let (ended, ()) = join!(mutex.lock_timeout(wait), async {
                 sleep(dice.ms(0..=3_000)).await;
                 desk.nodes[1].set(Manner::Hang);
-                // What is silent is noticed within a ping and a timeout.
+                // A silent node is noticed within a ping and a timeout.
                 sleep(dice.ms(2_500..=3_000)).await;
                 desk.nodes[2].set(Manner::Answer);
             });
@@ -194,13 +194,13 @@ fn is_well(report: &NodeReport) -> bool {
 fn no_quorum<T: Debug>(result: Result<T, LockError>) -> Box<[NodeReport]> {
     match result {
         Err(LockError::NoQuorum { nodes, .. }) => nodes,
-        other => panic!("there is no majority, and yet: {other:?}"),
+        other => panic!("expected no majority, got {other:?}"),
     }
 }
 
 const TTL: Duration = Duration::from_secs(30);
 
-/// Of a waiter that asks again every second.
+/// The ttl of a waiter that asks again every second.
 const SHORT_TTL: Duration = Duration::from_secs(3);
 
 /// A link that receives nothing for this time is down.
@@ -209,5 +209,5 @@ const LINK_TIMEOUT: Duration = Duration::from_secs(1);
 /// What follows from the ttl on a fast network, and a few messages.
 const VOTE_TIMEOUT: Duration = Duration::from_millis(60);
 
-/// Of a client that is patient: no link that is silent for so long is kept.
+/// The vote timeout of a patient client: a link that is silent for this time is closed.
 const LATE: Duration = Duration::from_millis(1_500);

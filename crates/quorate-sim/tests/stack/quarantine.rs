@@ -83,7 +83,7 @@ pub(crate) fn terms(args: &[Vec<u8>]) -> Option<SessionTerms> {
     Some(SessionTerms { lifetime_ms, mark, slack_us, wall_ms })
 }
 
-/// The reply as a server writes it; `None` if it is not about the guard.
+/// The reply as a server writes it; `None` if it does not concern quarantine.
 pub(crate) fn encode(command: &Command, reply: &Reply) -> Option<String> {
     if matches!((command, reply), (Command::Membership(Membership::Admit { .. }), Reply::Stale)) {
         return Some(":-1\r\n".into());

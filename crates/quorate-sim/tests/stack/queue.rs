@@ -1,4 +1,4 @@
-//! The part of the servers' language that is about lines.
+//! The part of the servers' protocol that concerns queues.
 
 use std::fmt::Write as _;
 
@@ -73,17 +73,17 @@ pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Opt
     }
 }
 
-/// `GET` of who a client is.
+/// `GET` of the name of a client.
 pub(crate) fn who(key: &[u8]) -> Option<Command> {
     Some(Command::Who { client: client(key, "w:")? })
 }
 
-/// Who listens on this channel.
+/// The client that listens on this channel.
 pub(crate) fn listener(channel: &[u8]) -> Option<ClientId> {
     client(channel, "c:")
 }
 
-/// The reply as a server writes it; `None` if it is not about lines.
+/// The reply as a server writes it; `None` if it does not concern queues.
 pub(crate) fn encode(reply: &Reply) -> Option<String> {
     Some(match reply {
         Reply::Attached { time_us } => text(&format!("{time_us:016}")),
@@ -139,7 +139,7 @@ fn asked(reply: &Reply) -> String {
             number_or_none(*rank),
             format!(":{}\r\n", u8::from(*is_foreign)),
         ]),
-        other => unreachable!("nobody who asked is answered {other:?}"),
+        other => unreachable!("{other:?} is no reply to a waiter"),
     }
 }
 

@@ -27,7 +27,7 @@ fn lease_is_renewed_while_any_minority_is_unreachable() {
             let is_over = Cell::new(false);
             let faults = async {
                 let mut dice = desk.dice("faults");
-                // Always the same one: it has lost the key, and no renewal brings that back.
+                // Always the same one: it has lost the key, and no renewal restores it.
                 let struck = dice.below(desk.nodes.len());
                 for _ in 0..5 {
                     strike(&desk, struck, &mut dice).await;
@@ -63,7 +63,7 @@ fn lease_outlives_a_shorter_silence_of_all_servers() {
         fixture.program("holder", move |desk| async move {
             let client = desk.client("").ttl(ttl).build().expect("valid");
             all_attached(&client).await;
-            let guard = client.mutex(LOCK).lock().await.expect("all is well");
+            let guard = client.mutex(LOCK).lock().await.expect("every server answers");
             let is_over = Cell::new(false);
             let silences = async {
                 let (mut dice, third) = (desk.dice("silence"), u64::try_from(ttl.as_millis()));
@@ -127,7 +127,7 @@ fn server_that_forgets_does_not_end_a_lease() {
 /// Takes the lock and waits until every server has the key: a contender could take the last one
 /// otherwise, and no server could be spared.
 async fn hold_everywhere(desk: &Desk, client: &Client) -> Guard {
-    let guard = client.mutex(LOCK).lock().await.expect("all is well");
+    let guard = client.mutex(LOCK).lock().await.expect("every server answers");
     eventually(Duration::from_millis(50), "all have the key", || {
         desk.nodes.iter().all(|node| node.has(LOCK, now()))
     })
@@ -178,7 +178,7 @@ enum Ending {
     Fixed,
 }
 
-/// One holds a lock and loses it; another waits for it, on a faster network.
+/// One client holds a lock and loses it; another waits for it, on a faster network.
 fn lose_before(seed: u64, ending: Ending) {
     let mut dice = Dice::new(seed, "losses");
     let ttl = dice.ms(200..=2_000);
@@ -213,7 +213,7 @@ async fn lose(desk: Desk, ttl: Duration, ending: Ending) {
         Ending::Cut => mutex,
         Ending::Fixed => mutex.no_renew(),
     };
-    let guard = mutex.lock().await.expect("all is well");
+    let guard = mutex.lock().await.expect("every server answers");
     let claim = desk.claims.open(&desk.host, LOCK);
     if let Ending::Cut = ending {
         // At any moment of the watchdog's work.
@@ -227,8 +227,11 @@ async fn lose(desk: Desk, ttl: Duration, ending: Ending) {
     assert_eq!(lost.reason, LostReason::Expired);
     let told_after = now() - cut_at;
     // An extension that was under way may have been confirmed by then.
-    assert!(told_after >= at_cut && told_after <= ttl, "told after {told_after:?} of {at_cut:?}");
-    guard.check().expect_err("what was told is so");
+    assert!(
+        told_after >= at_cut && told_after <= ttl,
+        "reported after {told_after:?} of {at_cut:?}"
+    );
+    guard.check().expect_err("the report is true");
     let keys = desk.nodes.iter().filter(|node| node.has(LOCK, now())).count();
     assert!(keys >= 2, "only {keys} nodes still have the key");
     // The keys stay as long as the guard: they give its holder time to stop.
@@ -238,7 +241,7 @@ async fn lose(desk: Desk, ttl: Duration, ending: Ending) {
     .await;
 }
 
-/// Two of three servers cannot be reached any more, or cannot be heard.
+/// Two of three servers cannot be reached any more, or their replies are lost.
 fn cut_majority(desk: &Desk, dice: &mut Dice) {
     let (whole, is_one_way) = (dice.below(3), dice.chance(30));
     for number in (0..3).filter(|number| *number != whole) {

@@ -68,7 +68,7 @@ struct Outcome {
     lost_after: Option<usize>,
 }
 
-/// Who wants the lock besides its holder.
+/// The other clients that want the lock.
 #[derive(Clone, Copy, Debug)]
 struct Rivals {
     /// A waiter is queued all the time.
@@ -162,7 +162,7 @@ impl Story {
     async fn hold(self, desk: Desk) {
         let client = desk.client("").ttl(self.ttl).build().expect("valid");
         client.admit().await.expect("the servers are new");
-        let guard = client.mutex(LOCK).lock().await.expect("nobody else wants it");
+        let guard = client.mutex(LOCK).lock().await.expect("no other client wants it");
         let claim = desk.claim(&guard);
         self.is_held.set(true);
         let is_over = || self.is_over.get();

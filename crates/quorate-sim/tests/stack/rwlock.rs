@@ -21,7 +21,7 @@ fn writer_excludes_all_others_and_all_continue_after_the_faults() {
         all.set(Seen { together, downgrades: before.downgrades + seen.downgrades, ..before });
     });
     assert!(all.get().together > 0, "readers were never together");
-    assert!(all.get().downgrades > 0, "no writer went on as a reader");
+    assert!(all.get().downgrades > 0, "no writer became a reader");
 }
 
 fn run(seed: u64) -> Seen {
@@ -44,7 +44,7 @@ fn run(seed: u64) -> Seen {
 
     let Seen { reads, writes, .. } = story.seen.get();
     let programs = u32::try_from(programs).expect("few");
-    assert!(reads >= programs && writes >= programs, "all had their turns after the chaos");
+    assert!(reads >= programs && writes >= programs, "every program held the lock after the chaos");
     fixture.assert_nothing_left(story.ttl);
     story.seen.get()
 }
@@ -85,7 +85,7 @@ impl Story {
             let guard = got.unwrap_or_else(|error| panic!("{}: {error}", desk.host));
             self.work_and_release(guard, &mut dice).await;
         }
-        assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} is owed nothing", desk.host);
+        assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} has released everything", desk.host);
     }
 
     /// Reads or writes in one way or another, if it can.
@@ -99,7 +99,7 @@ impl Story {
             2 => lock.write_timeout(limit).await.ok().map(Guard::from),
             3 => lock.read().await.ok().map(Guard::from),
             4 => lock.try_read().await.ok().flatten().map(Guard::from),
-            // Dropped on the way, sometimes with the lock in it.
+            // Dropped before its end, sometimes with the lock in it.
             5 => {
                 let reader = tokio::time::timeout(limit, lock.read()).await;
                 reader.ok().and_then(Result::ok).map(Guard::from)
@@ -130,7 +130,7 @@ impl Story {
         writer.run(self.work(true, self.work_time(dice))).await.ok()?;
         let writes = self.seen.get().writes;
         let reader = match dice.chance(20) {
-            // Dropped on the way, sometimes with the lock in it.
+            // Dropped before its end, sometimes with the lock in it.
             true => tokio::time::timeout(dice.ms(0..=50), writer.downgrade()).await.ok()?,
             false => writer.downgrade().await,
         };
@@ -145,14 +145,14 @@ impl Story {
     async fn work_and_release(&self, guard: Guard, dice: &mut Dice) {
         let is_writer = guard.fence().is_some();
         let work = self.work_time(dice);
-        // A loss ends the work; what is left is to give the lock back.
+        // A loss ends the work; only the release remains.
         let _ = guard.run(self.work(is_writer, work)).await;
         if dice.chance(50) {
             let _ = guard.release().await;
         }
     }
 
-    /// A writer and anybody else would see each other.
+    /// A writer and any other program would see each other.
     async fn work(&self, is_writer: bool, work: Duration) {
         let inside = Inside::enter(&self.inside, is_writer);
         let mut seen = self.seen.get();
@@ -197,5 +197,5 @@ fn prices(client: &Client) -> RwLock {
     client.rwlock("prices")
 }
 
-/// How long anything may take once the network is well.
+/// How long a call may take after the faults.
 const WAIT_MAX: Duration = Duration::from_secs(20);

@@ -73,7 +73,7 @@ impl Story {
             let guard = guard.unwrap_or_else(|error| panic!("{}: {error}", desk.host));
             self.work_and_release(&desk, guard, &mut dice).await;
         }
-        assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} is owed nothing", desk.host);
+        assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} has released everything", desk.host);
     }
 
     /// Takes a permit in one way or another, if one is free.
@@ -90,7 +90,7 @@ impl Story {
             0 => semaphore.acquire().await.ok(),
             1 => semaphore.try_acquire().await.ok().flatten(),
             2 => {
-                // Dropped on the way, sometimes with a permit in it.
+                // Dropped before its end, sometimes with a permit in it.
                 let limit = dice.ms(0..=200);
                 tokio::time::timeout(limit, semaphore.acquire()).await.ok().and_then(Result::ok)
             }
@@ -106,7 +106,7 @@ impl Story {
         // The claims of each permit are checked in the end: never two at once.
         let claim = desk.claims.open(&desk.host, guard.name());
         let work = self.work_time(dice);
-        // A loss ends the work; what is left is to give the permit back.
+        // A loss ends the work; only the release remains.
         let _ = guard.run(self.work(work, 1)).await;
         drop(claim);
         if dice.chance(50) {
@@ -147,7 +147,7 @@ async fn several(semaphore: &Semaphore, most: u32, dice: &mut Dice) -> Option<Pe
         0 => semaphore.acquire_many(count).await.ok(),
         1 => semaphore.try_acquire_many(count).await.ok().flatten(),
         2 => {
-            // Dropped on the way, sometimes with some of the permits in it.
+            // Dropped before its end, sometimes with some of the permits in it.
             let limit = dice.ms(0..=200);
             let acquired = tokio::time::timeout(limit, semaphore.acquire_many(count)).await;
             acquired.ok().and_then(Result::ok)
@@ -179,5 +179,5 @@ fn permits(client: &Client) -> Semaphore {
 
 const PERMITS: u32 = 2;
 
-/// How long anything may take once the network is well.
+/// How long a call may take after the faults.
 const WAIT_MAX: Duration = Duration::from_secs(20);

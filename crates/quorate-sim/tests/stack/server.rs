@@ -249,7 +249,7 @@ impl Node {
         }
     }
 
-    /// This connection is no longer a listener.
+    /// This connection no longer listens.
     fn close(&self, outlet: &Rc<Outlet>) {
         let mut listeners = self.listeners.borrow_mut();
         let closed = listeners.extract_if(.., |(_, it)| Rc::ptr_eq(it, outlet)).collect::<Vec<_>>();
@@ -276,7 +276,7 @@ impl Node {
                 None => self.refuse(words),
             },
             (b"TIME", []) => {
-                // What is asked later must be later, also where no time passes.
+                // A later request must have a later time, even if no time has passed.
                 let micros = self.time(now()).as_micros() - 1;
                 let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
                 format!("*2\r\n{}{}", text(&seconds.to_string()), text(&micros.to_string()))

@@ -1,4 +1,4 @@
-//! Requests that run later than the release of their owner: they must take nothing.
+//! Requests that run later than the release of their owner: they must acquire nothing.
 
 use std::{cell::Cell, time::Duration};
 
@@ -83,7 +83,7 @@ async fn call_and_break(desk: Desk) {
         }
         drop(got);
         all_attached(&client).await;
-        // By then the release was paid on all servers, and all bytes have arrived.
+        // By then all servers have run the release, and all bytes have arrived.
         sleep(Duration::from_millis(STRAGGLE_MAX_MS + 300)).await;
         assert_nothing_is_held(&desk);
     }

@@ -1,4 +1,4 @@
-//! Servers that accept and do not answer, that answer too late, and links that must be made anew.
+//! Servers that accept and do not answer, or that answer too late, and links that must reconnect.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn silent_server_delays_no_caller_and_is_asked_again() {
             let client = desk.client("").ttl(TTL).connect().await.expect("two of three answer");
             let asked_at = now();
             let guard = client.mutex("lock").try_lock().await.expect("two of three answer");
-            assert!(now() - asked_at < VOTE_TIMEOUT, "nobody waits for the third");
+            assert!(now() - asked_at < VOTE_TIMEOUT, "the third is not waited for");
             assert!(guard.is_some(), "it is free");
             drop(guard);
 
@@ -64,7 +64,7 @@ fn late_grant_is_no_refusal_and_is_released() {
                 assert_eq!(report.answer, NodeAnswer::NodeError(NodeError::TimedOut));
             }
             assert_eq!(nodes[2].answer, NodeAnswer::Granted);
-            // The undo follows the question on the same connection.
+            // The undo follows the request on the same connection.
             no_key_within(&desk, Duration::from_secs(3)).await;
             assert_eq!(desk.nodes[0].accepted(), 1, "a late answer breaks no link");
         });
@@ -112,7 +112,7 @@ fn pending_release_is_sent_after_the_reconnect() {
             let rival = desk.client(" rival").ttl(TTL).build().expect("valid");
             all_attached(&client).await;
             all_attached(&rival).await;
-            let guard = client.mutex("lock").lock().await.expect("all is well");
+            let guard = client.mutex("lock").lock().await.expect("every server answers");
             let struck = dice.below(3);
             let node = &desk.nodes[struck];
             eventually(VOTE_TIMEOUT, "the key is there", || node.has("lock", now())).await;
@@ -122,7 +122,7 @@ fn pending_release_is_sent_after_the_reconnect() {
             sleep(dice.ms(0..=6_000)).await;
             assert!(node.has("lock", now()), "nothing reached it");
             if dice.chance(50) {
-                // What is paid, or the answer to it, is lost on its way, too.
+                // The release, or the answer to it, may be lost too.
                 turmoil::repair(me.as_str(), host.as_str());
                 all_attached(&client).await;
                 turmoil::partition(me.as_str(), host.as_str());
@@ -158,7 +158,7 @@ fn shutdown_waits_for_releases_for_its_grace_period() {
         play(seed, async |desk, mut dice| {
             let client = desk.client("").ttl(TTL).build().expect("valid");
             all_attached(&client).await;
-            let guard = client.mutex("lock").lock().await.expect("all is well");
+            let guard = client.mutex("lock").lock().await.expect("every server answers");
             let node = &desk.nodes[dice.below(3)];
             eventually(VOTE_TIMEOUT, "the key is there", || node.has("lock", now())).await;
             node.set(Manner::Hang);
@@ -191,7 +191,8 @@ fn unsent_requests_are_not_sent_on_the_next_connection() {
             all_attached(&rival).await;
             let struck = dice.below(3);
             desk.nodes[struck].set(Manner::Hang);
-            // More messages than a connection of the simulation takes while nobody reads.
+            // More messages than a connection of the simulation takes while the server does not
+            // read.
             for number in 0..100 {
                 polled(client.mutex(format!("lock-{number}")).try_lock(), 1).await;
                 sleep(TICK).await;
@@ -220,11 +221,11 @@ fn forgotten_scripts_are_sent_again() {
             all_attached(&client).await;
             all_attached(&rival).await;
             let forget = || desk.nodes.iter().for_each(|node| node.forget_scripts());
-            let guard = client.mutex("lock").lock().await.expect("all is well");
+            let guard = client.mutex("lock").lock().await.expect("every server answers");
             match dice.below(3) {
                 0 => {
                     forget();
-                    guard.verify().await.expect("a look is sent again");
+                    guard.verify().await.expect("an inspection is sent again");
                 }
                 1 => {
                     forget();
@@ -248,7 +249,7 @@ where
     fixture::play(seed, 3, story);
 }
 
-/// Each reply belongs to its question, whatever was left behind on the connections before.
+/// Each reply belongs to its request, whatever is still in flight on earlier connections.
 async fn answers_are_right(client: &Client, rival: &Client) {
     for number in 0..3 {
         let mutex = client.mutex(format!("fresh-{number}"));

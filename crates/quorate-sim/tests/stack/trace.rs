@@ -15,7 +15,7 @@ pub(crate) fn now() -> Duration {
     turmoil::sim_elapsed().expect("called by a program of the simulation")
 }
 
-/// Everything that the servers ran, that the clients claimed and that the library told. Clones are
+/// Everything that the servers ran, the clients claimed and the library reported. Clones are
 /// the same trace.
 #[derive(Clone, Default)]
 pub(crate) struct Trace {

@@ -45,5 +45,5 @@ pub(crate) async fn polled<F: Future>(future: F, polls: usize) -> Option<F::Outp
     .await
 }
 
-/// A link that broke is noticed after a second, and made anew within another one or two.
+/// A broken link is noticed after a second, and reconnects within another one or two.
 const ATTACH_MAX: Duration = Duration::from_secs(10);

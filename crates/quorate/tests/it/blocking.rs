@@ -1,4 +1,4 @@
-//! The same without async: on any thread, with or without a runtime.
+//! The blocking API: on any thread, with or without a runtime.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -29,7 +29,7 @@ fn lease_moves_from_one_client_to_another_on_a_server() {
     let first = block_on(Client::connect([server.url()])).unwrap();
     let guard = block_on(first.mutex(NAME).ttl(SHORT).lock()).unwrap();
     let text = block_on(guard.detach()).unwrap().to_string();
-    // As if the process had ended: nothing of it is left but the text.
+    // As if the process had ended: only the text remains.
     assert!(block_on(first.shutdown(PATIENCE)).is_clean);
 
     let journal = Journal::default();
@@ -144,7 +144,7 @@ async fn expired_lease_cannot_be_adopted() {
     pass(TTL + TICK).await;
     assert_eq!(lost_reason(fixture.client.adopt(&lease).await), LostReason::Gone);
 
-    // Not even if another owner holds the lock now: its lease must not be touched.
+    // Not even if another owner holds the lock now: its lease must not change.
     let guard = fixture.other().mutex(NAME).no_renew().lock().await.unwrap();
     let left = guard.remaining();
     assert_eq!(lost_reason(fixture.client.adopt(&lease).await), LostReason::Gone);
@@ -182,13 +182,13 @@ async fn lease_cannot_be_adopted_without_a_majority() {
         fixture.behave(&[Answer; 3]);
         let again = fixture.client.adopt(&lease).await;
         if behaviour == Fail {
-            // Two nodes have heard nothing of it.
+            // Two nodes do not know the lease.
             again.unwrap().verify().await.unwrap();
         } else {
-            // Two nodes took it in and gave it back later on.
+            // Two nodes stored it and deleted it later.
             assert_eq!(lost_reason(again), LostReason::Gone);
         }
-        assert_eq!(fixture.holding(), 0, "{behaviour:?}: whatever was taken over was given back");
+        assert_eq!(fixture.holding(), 0, "{behaviour:?}: whatever was taken over was released");
     }
 }
 
@@ -237,7 +237,7 @@ async fn client_that_was_shut_down_adopts_nothing() {
 fn lost_reason(adopted: Result<quorate::Guard, LeaseError>) -> LostReason {
     match adopted {
         Err(LeaseError::Lost(lost)) => lost.reason,
-        other => panic!("the lease has ended, and yet: {other:?}"),
+        other => panic!("expected a lost lease, got {other:?}"),
     }
 }
 

@@ -118,7 +118,8 @@ impl Trial<'_> {
         self.wire.let_pass(self.draw.pause_ms(&ends));
         let steps = self.draw.batch();
         let Answered { from, to, replies, .. } = self.wire.ask(&steps, &[]);
-        // A clock that was set back is as good as a millisecond that ended: nothing is known.
+        // A clock that was set back counts like a millisecond that ended: the time of the batch is
+        // unknown.
         if from.as_millis() != to.as_millis() || from.as_millis() < self.told_at.as_millis() {
             self.tracker.handle_dropped();
             self.wire.clear();
@@ -134,7 +135,7 @@ impl Trial<'_> {
             if let Some(name) = step.name()
                 && let Some(at) = expired.iter().position(|it| it == name)
             {
-                // The first who comes by after the end, on a server that deletes lazily.
+                // The first command after the expiry, on a server that deletes lazily.
                 expired.swap_remove(at);
                 self.tracker.handle_expiry(step);
             }
@@ -162,7 +163,7 @@ impl Trial<'_> {
         }
     }
 
-    /// When keys will go by themselves, if that is soon or can be made to come.
+    /// When keys will expire, if that is soon or the clock can be set.
     fn ends_in_ms(&self) -> Vec<u64> {
         let (mut store, now) = (self.store.clone(), self.told_at);
         let names = self.draw.names.iter().filter(|_| self.wire.is_set());
@@ -170,7 +171,7 @@ impl Trial<'_> {
         left.flatten().filter(|left| *left <= JUMP_MS_MAX).collect()
     }
 
-    /// The names that went by themselves since the last batch.
+    /// The names that have expired since the last batch.
     fn expired(&mut self, now: NodeTime) -> Vec<Name> {
         let before = self.store.names(self.told_at);
         let after = self.store.names(now);
@@ -178,7 +179,7 @@ impl Trial<'_> {
     }
 }
 
-/// In how many milliseconds a key will go.
+/// In how many milliseconds a key will expire.
 fn left_ms(store: &mut Store, now: NodeTime, name: &Name) -> Option<u64> {
     match store.apply(now, &Command::ReadKey { name: name.clone() }) {
         Reply::Key(Some(seen)) => seen.expires_in_ms,

@@ -1,4 +1,4 @@
-//! Servers that die, stop, or go silent while locks are taken.
+//! Servers that crash, stop, or become silent while locks are acquired.
 
 pub(crate) mod cluster;
 mod inspect;

@@ -48,7 +48,7 @@ impl Mailbox {
         let until = now() + age;
         while now() < until {
             let now = now();
-            // Hosts run one after another: a letter may have a later time than this host.
+            // Hosts run one after another: a lease may have a later time than this host.
             let is_there = |letter: &&Rc<Letter>| {
                 letter.posted_at < now && now.saturating_sub(letter.posted_at) <= age
             };
@@ -83,5 +83,5 @@ impl Letter {
     }
 }
 
-/// How often a program looks for letters.
+/// How often a program checks for leases.
 const LOOK_EVERY: Duration = Duration::from_millis(10);

@@ -30,7 +30,11 @@ impl User {
         let client = self.desk.client("").ttl(ttl).durable_nodes(is_durable);
         let client = client.build().expect("valid");
         tokio::join!(self.rounds(&client, "one"), self.rounds(&client, "other"));
-        assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} is owed nothing", self.desk.host);
+        assert!(
+            client.shutdown(WAIT_MAX).await.is_clean,
+            "{} has released everything",
+            self.desk.host
+        );
     }
 
     /// Uses locks at random until the end of the chaos, and then acquires every lock once more.

@@ -45,7 +45,7 @@ impl Wires {
 
     /// The connection that comes from this address.
     pub(crate) fn from(&self, from: SocketAddr) -> Option<Arc<Pipe>> {
-        // Ports are reused: the newest connection has it.
+        // Ports are reused: the newest connection counts.
         self.lock().pipes.iter().rev().find(|pipe| pipe.from == from).cloned()
     }
 

@@ -1,4 +1,4 @@
-//! The data of a server, and the ways in which it loses them.
+//! The data of a server, and the ways in which it loses its data.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,4 +1,4 @@
-//! Writers on their way to be readers, dropped after each possible poll, whatever the nodes do.
+//! Downgrades of writers to readers, dropped after each possible poll, whatever the nodes do.
 
 use std::task::Poll;
 

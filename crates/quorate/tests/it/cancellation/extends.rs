@@ -1,4 +1,4 @@
-//! Extensions that are dropped midway: nothing is released, and nothing is promised that the nodes
+//! Extensions that are dropped: nothing is released, and the client promises nothing that the nodes
 //! do not keep.
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ async fn dropped_extension_releases_nothing() {
         assert!(!left.is_zero() && (left < most || is_longer), "{left:?} {case:?}");
         fixture.answer_again();
         pass(STEP).await;
-        guard.check().expect("the lease goes on");
+        guard.check().expect("the lease is still held");
         assert_eq!(fixture.holding(), fixture.nodes.len(), "{case:?}");
     })
     .await;
@@ -29,9 +29,10 @@ async fn lease_never_outlasts_its_keys_after_a_dropped_extension() {
         let rival = client(&fixture.nodes);
         let rival = rival.mutex(guard.name());
         fixture.answer_again();
-        // Where the keys go first, another gets in: the lease must be over by then.
+        // If the keys expire first, another owner acquires the lock: the lease must have ended by
+        // then.
         while guard.check().is_ok() {
-            assert!(!is_free(&rival).await, "the keys went before the lease: {case:?}");
+            assert!(!is_free(&rival).await, "the keys expired before the lease: {case:?}");
             pass((guard.remaining() / 2).max(SHORTEST_LOOK)).await;
         }
     })
@@ -48,8 +49,8 @@ struct Case {
     is_over: bool,
 }
 
-/// Takes the lock, extends it while the nodes do all they can, drops the extension after each
-/// possible poll, and hands over what is left.
+/// Takes the lock, extends it while the nodes behave in every way, drops the extension after each
+/// possible poll, and passes the guard on.
 async fn for_each_drop(look: impl AsyncFn(&Fixture, &Guard, &Case)) {
     use Behaviour::{Answer, Fail, Hang, Mute};
     for behaviours in combinations(&[Answer, Fail, Hang, Mute], 3) {
@@ -70,7 +71,7 @@ async fn for_each_drop(look: impl AsyncFn(&Fixture, &Guard, &Case)) {
     }
 }
 
-/// Polls an extension that often and drops it. True if it was over by then.
+/// Polls an extension this often and drops it. True if it had ended by then.
 async fn extend_partly(guard: &Guard, ttl: Duration, polls: usize) -> bool {
     let mut extending = Box::pin(guard.extend(ttl));
     for _ in 0..polls {
@@ -82,7 +83,7 @@ async fn extend_partly(guard: &Guard, ttl: Duration, polls: usize) -> bool {
     false
 }
 
-/// True if a rival could take the lock; it gives it back at once.
+/// True if another client could acquire the lock; it releases it at once.
 async fn is_free(rival: &Mutex) -> bool {
     rival.try_lock().await.expect("all nodes answer").is_some()
 }
@@ -93,7 +94,7 @@ const HELD: Duration = Duration::from_secs(10);
 const SHORTER: Duration = Duration::from_millis(500);
 const LONGER: Duration = Duration::from_secs(30);
 
-/// Extensions that are not over by then only do again what they have done before.
+/// Extensions that have not ended by then only repeat what they did before.
 const POLLS_MAX: usize = 8;
 
 /// How near to the end of the lease the last look is.

@@ -54,21 +54,21 @@ pub(super) fn client(nodes: &MemoryNodes) -> Client {
     settings.danger_engine_on_this_runtime().build().expect("the settings are valid")
 }
 
-/// Polls once, for nobody: the tests poll again by themselves.
+/// Polls once, without a waker: the tests poll again by themselves.
 pub(crate) fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Lets time pass, and the engine do what is due.
+/// Lets time pass, and the engine run what is due.
 pub(super) async fn pass(time: Duration) {
     tokio::time::advance(time).await;
-    // The timer wakes the engine, and what the engine does may wake something else.
+    // The timer wakes the engine, and the engine may wake another task.
     for _ in 0..YIELDS {
         tokio::task::yield_now().await;
     }
 }
 
-/// Lets everything end that is under way: silent nodes are given up, and what they held is undone.
+/// Lets all calls end: silent nodes are given up, and their grants are undone.
 pub(super) async fn settle() {
     pass(VOTE_TIMEOUT).await;
     pass(VOTE_TIMEOUT).await;
@@ -92,7 +92,7 @@ pub(super) fn combinations(choices: &[Behaviour], nodes: u32) -> Vec<Vec<Behavio
 /// The lock of these tests.
 pub(super) const NAME: &str = "orders:42";
 
-/// Longer than any of these tests runs on the paused clock: no key goes by itself.
+/// Longer than any of these tests runs on the paused clock: no key expires.
 pub(super) const TTL: Duration = Duration::from_secs(60);
 
 pub(super) const VOTE_TIMEOUT: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! Guards that go: dropped, released, aborted or unwound, whatever the nodes do at that time.
+//! The ends of guards: dropped, released, aborted or unwound, whatever the nodes do at that time.
 
 use std::{task::Poll, time::Duration};
 
@@ -162,5 +162,5 @@ const ALL: [Behaviour; 4] = [Behaviour::Answer, Behaviour::Fail, Behaviour::Hang
 /// The silent nodes are given up by then.
 const RELEASE_POLLS_MAX: usize = 5;
 
-/// Well below the ttl, which would take the key away as well.
+/// Well below the ttl, after which the key would be gone anyway.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -57,7 +57,7 @@ async fn sweep(combinations: &[Vec<Behaviour>]) {
 #[derive(Debug)]
 struct Case {
     behaviours: Vec<Behaviour>,
-    /// The nodes on which another program has the lock.
+    /// The nodes on which another program holds the lock.
     taken: Vec<usize>,
 }
 
@@ -77,7 +77,7 @@ async fn drop_after_each_poll(case: &Case, call: Call, back: Back) {
     }
 }
 
-/// Polls the call that often, drops it, and looks for keys. True if the call was over
+/// Polls the call this often, drops it, and checks for keys. True if the call had ended
 /// by then, so that more polls would show nothing new.
 async fn drop_after(polls: usize, case: &Case, call: Call, back: Back) -> bool {
     let fixture = Fixture::new(&case.behaviours);
@@ -150,15 +150,15 @@ impl Call {
 /// When the nodes answer again.
 #[derive(Clone, Copy, Debug)]
 enum Back {
-    /// While the call is not over, and nobody polls it: it is dropped with its outcome inside.
+    /// While the call is pending, and is not polled: it is dropped with its outcome inside.
     BeforeDrop,
-    /// Before the vote timeout, as a rule: late grants meet a caller who has gone.
+    /// Usually before the vote timeout: late grants meet a call that was dropped.
     RightAfterDrop,
-    /// When the engine has given the silent nodes up.
+    /// When the engine has given up the silent nodes.
     AfterTimeout,
     /// The first before the drop, the last long after it.
     OneByOne,
 }
 
-/// Calls that are not over by then only do again what they have done before.
+/// Calls that have not ended by then only repeat what they did before.
 const POLLS_MAX: usize = 10;

@@ -77,7 +77,7 @@ fn call_whose_link_was_given_up_leaves_no_key(mode: Mode) {
     let before = connections();
     cluster.set(&[0, 1, 2], Fault::BlackHole);
     drop_after_first_poll(&client);
-    eventually("all links are made anew", PATIENCE, || connections() > before);
+    eventually("all links have reconnected", PATIENCE, || connections() > before);
     cluster.set(&[0, 1, 2], Fault::Pass);
     wait_until_attached(&client);
     cluster.wait_until_undone(1);
@@ -90,7 +90,7 @@ fn release_reaches_a_node_after_its_link_was_given_up(mode: Mode) {
     let before = silent.connections();
     silent.set(Fault::BlackHole);
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
-    eventually("the link is made anew", PATIENCE, || silent.connections() > before);
+    eventually("the link has reconnected", PATIENCE, || silent.connections() > before);
     block_on(guard.release()).unwrap();
     silent.set(Fault::Pass);
     wait_until_attached(&client);
@@ -109,7 +109,7 @@ fn client_dropped_right_after_a_call_leaves_no_key(mode: Mode) {
 
 fn drop_after_first_poll(client: &Client) {
     let mutex = client.mutex(NAME);
-    // A fast server may have answered by the end of the poll; then this is a guard that goes.
+    // A fast server may have answered by the end of the poll; then this drops a guard.
     drop(poll(Box::pin(mutex.try_lock()).as_mut()));
 }
 

@@ -36,11 +36,11 @@ async fn contend(mutex: Mutex, counter: Arc<Counter>) {
         let guard = mutex.lock().await.expect("every node answers");
         counter.increment().await;
         guard.check().expect("the ttl is far longer than the work");
-        guard.release().await.expect("nobody took it away");
+        guard.release().await.expect("no other client has acquired it");
     }
 }
 
-/// What a lock is for: two who are inside at once lose an increment.
+/// Two holders at once would lose an increment.
 #[derive(Default)]
 struct Counter {
     value: AtomicU64,

@@ -1,4 +1,4 @@
-//! A holder that vanishes keeps nobody out for longer than its ttl.
+//! A holder that vanishes excludes others for at most its ttl.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ async fn expired_lock_is_reported_to_its_holder_before_it_is_free(fixture: &Fixt
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let first = take(alice.mutex("a").ttl(SHORT).no_renew()).await;
     let second = take_as_soon_as_possible(&bob.mutex("a")).await;
-    assert_eq!(first.remaining(), Duration::ZERO, "alice's right must have ended before");
+    assert_eq!(first.remaining(), Duration::ZERO, "alice's lease must have ended before");
     assert!(first.check().is_err_and(|lost| lost.reason == LostReason::Expired));
     second.check().expect("it is bob's now");
     assert!(!second.remaining().is_zero());
@@ -55,14 +55,14 @@ async fn extended_lock_outlives_its_first_ttl(fixture: &Fixture) {
     after.release().await.expect("it is alice's");
 }
 
-/// Tries without a pause, to catch a node that gives the lock away too early.
+/// Tries without a pause, to catch a node that grants the lock too early.
 async fn take_as_soon_as_possible(mutex: &Mutex) -> Guard {
     let started = Instant::now();
     loop {
         if let Some(guard) = mutex.try_lock().await.expect("every node answers") {
             return guard;
         }
-        assert!(started.elapsed() < PATIENCE, "the lock is not given back");
+        assert!(started.elapsed() < PATIENCE, "the lock is not released");
         tokio::task::yield_now().await;
     }
 }

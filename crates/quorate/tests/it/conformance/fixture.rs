@@ -1,4 +1,4 @@
-//! Nodes of either kind behind one face, and the loop over their numbers.
+//! Nodes of each kind behind one interface, and the loop over their numbers.
 
 use std::{
     sync::Arc,
@@ -17,7 +17,7 @@ use quorate_testkit::{Server, admit, eventually, redis::cmd};
 use crate::local::outside::Folder;
 use crate::mode::Mode;
 
-/// Some nodes, clients of them, and a look at them from the outside.
+/// Some nodes, their clients, and a view of the nodes from outside.
 pub(crate) struct Fixture {
     nodes: Nodes,
     count: usize,
@@ -101,7 +101,7 @@ fn run_on_servers(numbers: &[usize], mode: Mode, body: impl AsyncFn(&Fixture)) {
     }
 }
 
-/// One number in the middle and the first one: an odd and, mostly, a lone node.
+/// A number in the middle and the first one: an odd number and, mostly, a single node.
 fn ends(numbers: &[usize]) -> Vec<usize> {
     match numbers {
         [first, _, middle, ..] => vec![*first, *middle],
@@ -121,7 +121,7 @@ fn run(fixture: &Fixture, body: &impl AsyncFn(&Fixture)) {
 }
 
 impl Fixture {
-    /// A client that others see as `who`, attached to every node.
+    /// A client named `who`, attached to every node.
     pub(crate) async fn client(&self, who: &str) -> Client {
         self.connect(self.builder().who(who)).await
     }
@@ -226,7 +226,7 @@ impl Fixture {
         }
     }
 
-    /// Waits until each of `nodes` has the key `name` and no other. A lock is had before the last
+    /// Waits until each of `nodes` has the key `name` and no other. A lock is held before the last
     /// node has answered.
     pub(crate) fn wait_until_only(&self, name: &str, nodes: impl IntoIterator<Item = usize>) {
         for node in nodes {
@@ -245,7 +245,7 @@ impl Fixture {
         }
     }
 
-    /// Waits until `nodes` have no keys at all. Undoing goes on after the caller was told.
+    /// Waits until `nodes` have no keys at all. The undo continues after the call has returned.
     pub(crate) fn wait_until_empty(&self, nodes: impl IntoIterator<Item = usize>) {
         for node in nodes {
             let what = format!("node {node} is empty");
@@ -313,7 +313,7 @@ pub(crate) const SHORT: Duration = Duration::from_millis(150);
 /// Longer than anything here takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The most time for one body with one number of nodes; a tenth of it is plenty.
+/// The most time for one body with one number of nodes; a tenth of it is normally enough.
 const BODY_MAX: Duration = Duration::from_secs(60);
 
 /// Every number of nodes that is tried.

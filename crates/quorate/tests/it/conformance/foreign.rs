@@ -1,4 +1,4 @@
-//! Keys of other libraries: they keep us out, and we never touch them.
+//! Keys of other libraries: they exclude our clients, and our clients never change them.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn foreign_value_excludes_us_and_is_shown_escaped(fixture: &Fixture) {
             _ => assert!(seen.who.starts_with(shown) && seen.who.ends_with('…'), "{seen}"),
         }
         assert!(!seen.who.contains(char::is_control), "{seen}");
-        assert_eq!(seen.expires_in, None, "it never goes by itself");
+        assert_eq!(seen.expires_in, None, "it never expires");
         assert!(seen.to_string().ends_with(", never expires"), "{seen}");
         fixture.all().for_each(|node| assert_eq!(fixture.names(node), ["a"], "node {node}"));
         for server in fixture.servers() {
@@ -84,7 +84,7 @@ fn key_of_any_type_excludes_us_and_is_not_touched() {
     });
 }
 
-/// One that came in while we held the lock survives our release, verify and extend.
+/// A key that replaced ours while we held the lock survives our release, verify and extend.
 #[test]
 fn key_that_replaced_ours_is_not_touched() {
     on_servers_in_both_modes(&[1, 3], async |fixture| {
@@ -122,7 +122,7 @@ fn key_that_replaced_ours_is_not_touched() {
     });
 }
 
-/// A foreign lock that expires lets us in.
+/// When a foreign lock expires, a waiter acquires the lock.
 #[test]
 fn waiter_acquires_after_a_foreign_lock_expires() {
     on_servers_in_both_modes(&ALL, async |fixture| {
@@ -137,7 +137,7 @@ fn waiter_acquires_after_a_foreign_lock_expires() {
     });
 }
 
-/// Tries in every way to get the lock, in vain, and returns who is said to hold it.
+/// Tries to acquire the lock in every way, which fails, and returns the reported holder.
 async fn stay_out(client: &Client) -> Holder {
     let mutex = client.mutex("a");
     assert!(mutex.try_lock().await.expect("every node answers").is_none());

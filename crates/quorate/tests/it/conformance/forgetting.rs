@@ -82,10 +82,10 @@ async fn one_node_that_loses_its_data_breaks_exclusion_if_another_never_had_the_
     nodes.set(2, Behaviour::Fail);
     let guard = alice.mutex("a").lock().await.expect("a majority answers");
     nodes.set(2, Behaviour::Answer);
-    assert!(nodes.names(2).is_empty(), "only the next extension brings the lock to it");
+    assert!(nodes.names(2).is_empty(), "only the next extension stores the lock there");
     nodes.forget(1);
     let second = bob.mutex("a").lock_timeout(PATIENCE).await.expect("two nodes know of no holder");
-    guard.check().expect("it has no news of this");
+    guard.check().expect("it does not know this yet");
     assert!(guard.fence() < second.fence(), "the resource can distinguish them");
     assert!(guard.verify().await.is_err(), "it notices as soon as it asks");
 }

@@ -39,7 +39,7 @@ async fn report_names_the_holder(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice/1").await, fixture.client("bob/2").await);
     let before = Instant::now();
     let guard = take(alice.mutex("a")).await;
-    // A lock is had before the last node has answered.
+    // A lock is held before the last node has answered.
     let report = inspect_until(&bob, "a", |report| report.votes == fixture.len()).await;
     let holder = report.holder.clone().expect("alice");
     assert!(report.is_held());
@@ -66,7 +66,7 @@ async fn report_names_the_holder(fixture: &Fixture) {
     let own = alice.inspect("a").await.expect("every node answers");
     assert!(own.holder.expect("alice").is_this_client);
 
-    // In classic mode there is nothing by which a lock could be found.
+    // In classic mode nodes store nothing by which a lock could be found.
     let list = bob.locks("").all().await.expect("every node answers");
     assert_eq!(names(&list.locks), if is_line { vec!["a"] } else { vec![] });
     guard.release().await.expect("it is held");

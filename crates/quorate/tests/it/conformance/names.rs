@@ -55,7 +55,7 @@ async fn names_that_a_pattern_would_match_are_different_locks(fixture: &Fixture)
         guards.push(take(client.mutex(name)).await);
     }
     for guard in guards {
-        guard.release().await.expect("nobody else released it");
+        guard.release().await.expect("no other client has released it");
     }
     fixture.wait_until_empty(fixture.all());
 }
@@ -94,7 +94,7 @@ async fn reserved_prefix_can_be_changed(fixture: &Fixture) {
     let expected = NameError::Reserved { prefix: "locks/".into() };
     assert_eq!(refused, LockError::InvalidName(expected));
     for node in fixture.all() {
-        // What a client keeps of itself moves along.
+        // The keys of the client itself move too.
         let (sessions, people) = ("locks/s:", "locks/w:");
         let is_aside = |key: &String| key.starts_with(sessions) || key.starts_with(people);
         let (aside, others): (Vec<_>, Vec<_>) = fixture.names(node).into_iter().partition(is_aside);

@@ -34,7 +34,7 @@ fn no_owner_is_used_twice() {
         let mut owners = BTreeSet::new();
         let mut clients = BTreeSet::new();
         for _ in 0..10 {
-            // All of them look the same to people.
+            // Their readable parts are the same.
             let client = fixture.client("twin").await;
             for _ in 0..10 {
                 let guard = take(client.mutex("a")).await;
@@ -66,7 +66,7 @@ fn lost_scripts_are_sent_again_after_a_connect() {
     });
 }
 
-/// An undo that meets a server without scripts: a tie leaves nothing even then.
+/// The undo reaches a server without scripts: a tie leaves nothing even then.
 #[test]
 fn undo_works_on_a_server_without_scripts() {
     on_servers_in_both_modes(&[2, 4], async |fixture| {
@@ -116,7 +116,7 @@ impl Owner {
         assert_eq!(ticket.len(), 16, "tickets are compared as text: {text}");
         assert!(ticket.bytes().all(|byte| byte.is_ascii_digit()), "{text}");
         assert_eq!(ttl_ms.parse().map(Duration::from_millis), Ok(LONG));
-        let (number, secret) = number.split_once('.').expect("nobody can guess it");
+        let (number, secret) = number.split_once('.').expect("it cannot be guessed");
         assert_eq!(secret.len(), 16, "{text}");
         assert!(u64::from_str_radix(secret, 16).is_ok(), "{text}");
         let number = number.parse().expect("a number");
@@ -125,7 +125,7 @@ impl Owner {
 
     /// The value itself names the owner: others read it, too.
     fn classic(text: &str) -> Self {
-        let (id, who) = text.split_once('@').expect("there is a part for people");
+        let (id, who) = text.split_once('@').expect("there is a readable part");
         let (client, number) = id.split_once(':').expect("there is a number");
         let number = number.parse().expect("a number");
         Self { client: client.into(), number, who: who.into() }

@@ -1,4 +1,4 @@
-//! Even numbers of nodes, on which nobody may have a majority.
+//! Even numbers of nodes, on which there may be a tie without a majority.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn only_even_numbers_of_nodes_are_warned_about(fixture: &Fixture) {
     }
 }
 
-/// Half of the nodes are another's, so the other half is of no use to us.
+/// Another owner holds half of the nodes, so the other half is no majority.
 async fn tie_grants_nothing_and_leaves_nothing_behind(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let half = fixture.len() / 2;

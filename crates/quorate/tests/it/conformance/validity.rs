@@ -49,7 +49,7 @@ async fn shorter_extension_counts_as_soon_as_it_is_sent(fixture: &Fixture) {
     assert!(guard.remaining() <= usable(LONG), "{:?}", guard.remaining());
     assert!(!guard.remaining().is_zero());
 
-    // Nobody waits for the answer this time, and it counts all the same: the nodes may do it.
+    // No caller waits for the answer, and it counts nevertheless: the nodes may execute it.
     {
         let mut extension = pin!(guard.extend(LONG / 2));
         let _ = poll_fn(|cx| Poll::Ready(extension.as_mut().poll(cx))).await;
@@ -84,7 +84,7 @@ async fn bad_ttl_is_refused_and_leaves_the_lease_as_it_was(fixture: &Fixture) {
     guard.release().await.expect("it was held");
 }
 
-/// What is promised of a ttl at most: one per cent and two milliseconds are for the clocks.
+/// The longest promised part of a ttl: one per cent and two milliseconds are for the clocks.
 fn usable(ttl: Duration) -> Duration {
     ttl - per_cent(ttl) - Duration::from_millis(2)
 }

@@ -54,7 +54,7 @@ async fn keys_of_another_owner_on_a_majority_lose_the_lock(fixture: &Fixture) {
     let error = guard.verify().await.expect_err("another has it");
     assert!(matches!(error, VerifyError::Lost(lost) if lost.reason == LostReason::Gone));
     assert!(guard.release().await.is_err());
-    // What is another's stays; what was ours goes.
+    // The keys of the other owner stay; ours are deleted.
     fixture.wait_until_empty(fixture.tolerated() + 1..fixture.len());
     fixture.wait_until_only("a", 0..=fixture.tolerated());
 }

@@ -1,4 +1,4 @@
-//! Trying, waiting and giving up, and what a release leaves behind.
+//! Trying, waiting and timing out, and what a release leaves behind.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Late messages to the former owner of a lease, and late commands of it, after the hand-over.
+//! Late messages to the former owner of a lease, and its late commands, after the hand-over.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::{
     watchdog::{fixture::NAME, journal::Journal},
 };
 
-/// Alice holds the lock by two nodes, and waits in the queue of the third.
+/// Alice holds the lock on two nodes, and waits in the queue of the third.
 #[test]
 fn former_owner_waits_in_no_queue() {
     let fixture = Fixture::start();
     let lease = block_on(fixture.alices.detach()).expect("two nodes have it");
     block_on(fixture.bobs.release()).expect("it is held");
-    assert_eq!(fixture.servers[2].get(NAME), None, "nobody waits for it");
+    assert_eq!(fixture.servers[2].get(NAME), None, "it has no waiters");
     block_on(fixture.carol.renew_lease(&lease)).expect("two nodes have it");
     let adopted = block_on(fixture.carol.adopt(&lease)).expect("two nodes have it");
     assert_eq!(adopted.fence(), lease.fence());
@@ -31,7 +31,7 @@ fn former_owner_waits_in_no_queue() {
     eventually("nothing is left", PATIENCE, || !left());
 }
 
-/// The third node does not hear of it in time, and hands itself to her as if she were the holder.
+/// The third node learns of the hand-over too late, and grants her the lock as its next waiter.
 #[test]
 fn late_grant_does_not_count_and_is_released() {
     let fixture = Fixture::start();
@@ -43,13 +43,13 @@ fn late_grant_does_not_count_and_is_released() {
     fixture.servers[0].kill();
     let renewed = block_on(fixture.carol.renew_lease(&lease));
     assert!(matches!(renewed, Err(LeaseError::NoQuorum { .. })), "{renewed:?}");
-    // What was on its way is lost.
+    // The requests in flight are lost.
     cut_off(&fixture.alice, &fixture.to_third);
     fixture.to_third.set(Fault::Pass);
-    eventually("it is given back", PATIENCE, || fixture.servers[2].get(NAME).is_none());
+    eventually("it is released", PATIENCE, || fixture.servers[2].get(NAME).is_none());
 }
 
-/// Alice has the lock by two nodes, and what she has asked the third is still on its way.
+/// Alice holds the lock on two nodes, and her request to the third is still in flight.
 #[test]
 fn request_that_arrives_after_the_hand_over_revives_nothing() {
     let servers = Server::start_many(3);
@@ -69,7 +69,7 @@ fn request_that_arrives_after_the_hand_over_revives_nothing() {
     let _guard = block_on(carol.mutex(NAME).lock()).expect("a majority is free");
 }
 
-/// Nobody would come for that place, and the node would be handed to her for nothing.
+/// No client would use that position, and the node would grant her the lock for nothing.
 #[test]
 fn position_is_given_up_later_if_its_node_is_down() {
     let fixture = Fixture::start();
@@ -105,8 +105,10 @@ fn former_owner_releases_nothing_after_the_hand_over() {
     let lease = block_on(block_on(bob.adopt(&lease)).expect("it is there").detach());
     let (lease, owner) = (lease.expect("it is held"), server.get(NAME));
     let told = server.command_calls("publish");
-    eventually("it was asked for", PATIENCE, || server.command_calls("publish") > told + 3);
-    block_on(bob.inspect(NAME)).expect("whatever was told before is done by now");
+    eventually("the waiter has asked for it", PATIENCE, || {
+        server.command_calls("publish") > told + 3
+    });
+    block_on(bob.inspect(NAME)).expect("earlier commands have run by now");
     assert!(owner.is_some() && server.get(NAME) == owner, "it is held");
     block_on(alice.release_lease(&lease)).expect("it is held");
     drop(waiter.join().expect("no panic").expect("its turn"));
@@ -124,13 +126,13 @@ fn pending_commands_reach_the_only_node_before_the_hand_over() {
     let carol = connect_to_all(Client::builder().quarantine(false).nodes([server.url()]));
     let guard = block_on(alice.mutex(NAME).lock()).expect("it is free");
     proxy.set(Fault::BlackHole);
-    eventually("a renewal is on its way", PATIENCE, || journal.count("renewed") > 0);
+    eventually("a renewal is in flight", PATIENCE, || journal.count("renewed") > 0);
     let mut leaving = Box::pin(guard.detach());
-    assert!(poll(leaving.as_mut()).is_pending(), "also an only node is asked");
+    assert!(poll(leaving.as_mut()).is_pending(), "even a single node is asked");
     proxy.set(Fault::Pass);
     let lease = block_on(leaving).expect("it is held");
     block_on(carol.release_lease(&lease)).expect("it is held");
-    // Whatever Alice has sent before this was there before it.
+    // Earlier commands of Alice have arrived before this one.
     block_on(alice.inspect(NAME)).expect("the node answers");
     assert_eq!(server.get(NAME), None, "it stays free");
     assert!(block_on(carol.renew_lease(&lease)).is_err(), "it has ended");
@@ -149,13 +151,13 @@ fn slow_node_has_the_new_owner_before_it_is_reported() {
     cluster.set(&[2], Fault::Delay { up: Duration::from_millis(300), down: Duration::ZERO });
     let lease = block_on(guard.detach()).expect("it is held");
     block_on(carol.release_lease(&lease)).expect("it is held");
-    // Whatever Alice has sent before this was there before it.
+    // Earlier commands of Alice have arrived before this one.
     block_on(alice.inspect(NAME)).expect("the nodes answer");
     assert_eq!(cluster.servers[2].get(NAME), None, "it stays free");
 }
 
-/// The node took the new owner in, but nobody knows when: the key may have been another's between
-/// the end of the lease and that.
+/// The node stored the new owner, but it is unknown when: another owner may have held the key
+/// between the end of the lease and that.
 #[test]
 fn lease_that_expires_before_the_answer_is_not_handed_over() {
     let server = Server::start();
@@ -165,7 +167,7 @@ fn lease_that_expires_before_the_answer_is_not_handed_over() {
     let ttl = Duration::from_millis(900);
     let guard = block_on(alice.mutex(NAME).ttl(ttl).no_renew().lock()).expect("it is free");
     block_on(guard.extend(ttl)).expect("it is held");
-    // The answer to the first question comes in time, and that to the second one does not. Links
+    // The answer to the first request arrives in time, and that to the second one does not. Links
     // wait for longer than for one of them.
     proxy.set(Fault::Delay { up: Duration::ZERO, down: ttl * 5 / 9 });
     let left = block_on(guard.detach());
@@ -204,7 +206,7 @@ impl Fixture {
     }
 }
 
-/// Nothing that Alice has sent, or sends from now on, comes to the third node later.
+/// Nothing that Alice has sent, or sends from now on, reaches the third node.
 fn cut_off(alice: &Client, to_third: &Proxy) {
     to_third.set(Fault::Refuse);
     eventually("the link has noticed", PATIENCE, || {

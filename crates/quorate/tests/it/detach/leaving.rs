@@ -117,7 +117,7 @@ async fn abandoned_detach_releases_the_lock() {
     assert_eq!(fixture.holding(), 0);
 }
 
-/// Two nodes have the new owner, which nobody was told of, and the third is waited for.
+/// Two nodes have the new owner, which no caller knows, and the third is waited for.
 #[tokio::test(start_paused = true)]
 async fn owner_that_leaves_before_the_last_answer_leaves_no_key() {
     let fixture = PausedFixture::new(3);
@@ -126,15 +126,15 @@ async fn owner_that_leaves_before_the_last_answer_leaves_no_key() {
     guard.extend(TTL).await.unwrap();
     let leaving = tokio::spawn(guard.detach());
     pass(TICK).await;
-    assert!(!leaving.is_finished(), "the third may still take the new owner in");
+    assert!(!leaving.is_finished(), "the third may still store the new owner");
     leaving.abort();
     pass(TICK).await;
-    assert_eq!(fixture.holding(), 1, "two have given it back");
+    assert_eq!(fixture.holding(), 1, "two have released it");
     fixture.behave(&[Answer; 3]);
     assert_eq!(fixture.holding(), 0, "so has the third");
 }
 
-/// The third node hangs as soon as all have said that the lease is there.
+/// The third node hangs as soon as all have confirmed the lease.
 struct ThirdHangs(MemoryNodes);
 
 impl Observer for ThirdHangs {
@@ -170,5 +170,5 @@ fn lease_that_expired_before_the_answers_is_released() {
     let left = block_on(guard.detach());
     assert!(matches!(left, Err(LeaseError::Lost(_))), "{left:?}");
     cluster.mend(&[0, 1, 2]);
-    cluster.wait_until_empty("it is given back");
+    cluster.wait_until_empty("it is released");
 }

@@ -1,4 +1,4 @@
-//! Holders that are queued on some nodes when they give their lease away.
+//! Holders that are queued on some nodes when they detach their lease.
 
 use quorate_testkit::{eventually, redis::cmd};
 

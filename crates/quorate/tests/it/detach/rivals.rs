@@ -89,10 +89,10 @@ fn adopters_that_split_the_nodes_both_fail_and_leave_nothing() {
             assert!(adopted.is_err(), "{adopted:?}");
         }
     });
-    drop(block_on(fixture.alice.mutex(NAME).lock_timeout(PATIENCE)).expect("both gave it back"));
+    drop(block_on(fixture.alice.mutex(NAME).lock_timeout(PATIENCE)).expect("both released it"));
 }
 
-/// Three clients and three nodes, one of which is away. Bob and Carol come through proxies.
+/// Three clients and three nodes, one of which is down. Bob and Carol connect through proxies.
 struct Fixture {
     servers: Vec<Server>,
     bobs: [Proxy; 2],

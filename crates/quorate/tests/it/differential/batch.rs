@@ -1,4 +1,4 @@
-//! Random commands: few names and few owners, so that they meet.
+//! Random commands, with few names and few owners, so that they collide.
 
 use quorate_core::{
     backoff::Jitter,
@@ -53,7 +53,7 @@ impl Step {
         None
     }
 
-    /// The key that it is about.
+    /// The key of the command.
     pub(super) fn name(&self) -> Option<&Name> {
         match self {
             Self::Ask(Command::ExtendKeys { entries, .. }) => {
@@ -101,7 +101,7 @@ impl Memory {
         }
     }
 
-    /// Whether that is the next step, by numbers that are drawn only if it may be.
+    /// Whether that is the next step; draws numbers only if it may be.
     pub(super) fn changes(self, is_full: bool, up_to: impl FnOnce(u64) -> u64) -> bool {
         self == Self::Scarce && up_to(99) < self.change_percent(is_full)
     }
@@ -111,7 +111,7 @@ impl Draw {
     pub(super) fn new(jitter: Jitter, memory: Memory) -> Self {
         let name = |text: &str| Name::parse(text, "quorate:").expect("a name");
         let client = |byte| ClientId::from_random([byte; 20]);
-        // Each differs from another in one part only, and bytes that need care are among them.
+        // Each differs from another in one part only, and some have special bytes.
         let owners = [
             Owner::new(&client(1), 1, "me"),
             Owner::new(&client(1), 11, "me"),
@@ -128,7 +128,7 @@ impl Draw {
     }
 
     /// How long to wait before the next batch. Where the clock can be set, `ends_in_ms` says when
-    /// something goes by itself; now and then it is about one of these.
+    /// something expires; now and then the pause ends near one of these times.
     pub(super) fn pause_ms(&mut self, ends_in_ms: &[u64]) -> u64 {
         match ends_in_ms.is_empty() || self.up_to(3) > 0 {
             true => self.up_to(8),
@@ -184,7 +184,7 @@ impl Draw {
             0 => Thing::Hash,
             1 => Thing::List,
             2 => Thing::Set,
-            // One of our owners, restored by another program: then it is ours.
+            // One of our owners, stored by another program: it counts as ours.
             3 => Thing::Text(self.owner().as_bytes().into()),
             4 => Thing::Text(Vec::new()),
             _ => Thing::Text((0..=255).collect()),

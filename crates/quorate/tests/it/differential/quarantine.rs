@@ -99,7 +99,7 @@ impl Trial<'_> {
         }
         let is_in_time = now.as_millis() == from.as_millis();
         assert!(is_in_time, "another time than the server's{}", self.told());
-        assert!(from_server == from_store, "the store says: {from_store:?}{}", self.told());
+        assert!(from_server == from_store, "the store replies {from_store:?}{}", self.told());
         if let (Some(Ok(reply)), Step::Ask(command)) = (from_store, step) {
             self.tracker.handle_compared(command, &reply, is_full);
         }

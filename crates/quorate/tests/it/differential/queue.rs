@@ -1,5 +1,5 @@
-//! The same for waiters in the queue: also the pushes of the node, and what it stores besides the
-//! key of a lock.
+//! The same for waiters in the queue, including the pushes of the node, and what it stores besides
+//! the key of a lock.
 //!
 //! A session contains the node's time in microseconds, so the store gets the time that the server
 //! has returned to an attach.
@@ -151,7 +151,7 @@ impl<'a> Trial<'a> {
         self.told_at = from;
     }
 
-    /// When something will go by itself, if that is soon or can be made to come.
+    /// When something will expire, if that is soon or the clock can be set.
     fn ends_in_ms(&self) -> Vec<u64> {
         if !self.wire.is_set() {
             return Vec::new();
@@ -211,7 +211,7 @@ impl<'a> Trial<'a> {
         if self.last.len() > SHOWN_MAX {
             self.last.remove(0);
         }
-        assert!(from_server == from_store, "the store says: {from_store:?}{}", self.told());
+        assert!(from_server == from_store, "the store replies {from_store:?}{}", self.told());
         if let (Some(Ok(reply)), Step::Ask(command)) = (from_store, step) {
             self.tracker.handle_compared(command, &reply);
         }
@@ -228,7 +228,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Compares what each client was told, or drops it if `told` is not known.
+    /// Compares the pushes to each client, or drops them if `told` is not known.
     fn hear(&mut self, steps: &[Step], told: Option<Vec<Push>>) {
         for at in 0..self.draw.callers.len() {
             let client = self.draw.callers[at].client;
@@ -248,7 +248,7 @@ impl<'a> Trial<'a> {
             let Some(told) = &told else { continue };
             let told: Vec<_> = told.iter().filter(|it| it.client == client).cloned().collect();
             let is_same = heard == told || is_cut && told.starts_with(&heard);
-            assert!(is_same, "heard {heard:?}, but the store told {told:?}{}", self.told());
+            assert!(is_same, "received {heard:?}, but the store pushed {told:?}{}", self.told());
             told.iter().for_each(|push| self.tracker.handle_push(push));
         }
     }
@@ -261,7 +261,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// A step for people: with its owner, which is no secret here.
+/// A step as readable text, with its owner, which is no secret here.
 fn show(step: &Step) -> String {
     let owner = match step {
         Step::Ask(Command::Acquire { request: ask, .. }) => Some(&ask.owner),

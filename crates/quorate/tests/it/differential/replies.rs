@@ -128,7 +128,7 @@ impl<'a> Wire<'a> {
             return;
         }
         let start = self.now();
-        // A clock that is set back by a lot must not keep the test here.
+        // A clock that is set back by a lot must not block the test here.
         while (start.as_millis()..start.as_millis() + millis).contains(&self.now().as_millis()) {}
     }
 
@@ -173,7 +173,7 @@ impl<'a> Wire<'a> {
                 set.arg("NX").arg("PX").arg(ttl_ms);
             }
             Command::Adopt { name, from, owner, ttl_ms, sender } => {
-                // Without a session there is no line either.
+                // Without a session there is no queue either.
                 let keys = 1 + 3 * usize::from(sender.is_some());
                 let eval = pipeline.cmd("EVALSHA").arg(&digests.adopt).arg(keys);
                 eval.arg(name.as_bytes());
@@ -234,7 +234,7 @@ pub(super) fn fill(is_full: bool) -> Cmd {
     set
 }
 
-/// Whether a server says that it is full.
+/// Whether a reply reports that the server is full.
 pub(super) fn is_full(answer: &RedisResult<redis::Value>) -> bool {
     answer.as_ref().is_err_and(|error| error.code() == Some("OOM"))
 }

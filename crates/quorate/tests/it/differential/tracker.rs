@@ -13,7 +13,7 @@ pub(super) struct Tracker {
     pub(super) compared: u64,
     dropped_in_a_row: u64,
     replies: BTreeMap<&'static str, u64>,
-    /// Ends of keys, by what came by first.
+    /// Expired keys, by the first command after it.
     expiries: BTreeMap<&'static str, u64>,
 }
 

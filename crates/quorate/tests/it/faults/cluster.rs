@@ -48,8 +48,8 @@ impl Cluster {
         nodes.iter().for_each(|node| self.proxies[*node].set(fault));
     }
 
-    /// Ends a fault that lost bytes. TCP never goes on behind a gap, so neither does this: the old
-    /// connections go.
+    /// Ends a fault that lost bytes. TCP never continues after a gap, so neither does this: the old
+    /// connections are closed.
     pub(crate) fn mend(&self, nodes: &[usize]) {
         nodes.iter().for_each(|node| self.proxies[*node].close_all());
         self.set(nodes, Fault::Pass);
@@ -75,7 +75,7 @@ impl Cluster {
     pub(crate) fn wait_until_undone_by(&self, server: &Server, attempts: u64) {
         match self.mode {
             Mode::Queue => {
-                // A holder that releases finds the next waiter. A release whose answer was lost is
+                // A release finds the next waiter. A release whose answer was lost is
                 // sent again, and an attempt on a link that was given up is not granted any more.
                 eventually("every attempt has ended", PATIENCE, || {
                     server.command_calls("zpopmin") >= attempts
@@ -115,7 +115,7 @@ pub(crate) fn node_error(report: &NodeReport) -> Option<&NodeError> {
     }
 }
 
-/// With a ttl that outlasts every test: no key goes by itself. And with a vote timeout that a busy
+/// With a ttl that outlasts every test, so that no key expires, and with a vote timeout that a busy
 /// machine keeps to: only nodes that are meant to be silent are.
 pub(crate) fn settings(urls: impl IntoIterator<Item = String>) -> ClientBuilder {
     Client::builder().quarantine(false).nodes(urls).ttl(TTL).vote_timeout(VOTE_TIMEOUT)

@@ -1,4 +1,4 @@
-//! What can be said about locks while nodes are away, full, or deny it.
+//! Reports about locks while nodes are down, full, or deny access.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ fn error_without_answers_names_the_reason_of_each_node() {
     }
 }
 
-/// Nobody waits for a silent node forever.
+/// A call does not wait for a silent node forever.
 #[test]
 fn inspect_does_not_wait_for_a_hanging_node() {
     let nodes = MemoryNodes::new(3);
@@ -103,7 +103,7 @@ fn full_server_still_reports() {
     assert_eq!(block_on(client.locks("").all()).expect("it answers").locks.len(), 1);
 }
 
-/// Rights as they were before locks could be listed are enough for all but that.
+/// Permissions of users that predate the list of locks are enough for everything else.
 #[test]
 fn without_permission_to_scan_a_lock_can_be_inspected_but_not_listed() {
     let server = Server::start();
@@ -132,7 +132,7 @@ fn without_permission_to_scan_a_lock_can_be_inspected_but_not_listed() {
     assert_eq!(block_on(other.locks("").all()).expect("it may").locks.len(), 2);
 }
 
-/// Days pass on the server's clock, while the holder goes on to extend.
+/// Days pass on the server's clock, while the holder keeps extending.
 #[test]
 fn hold_time_is_reported_after_days() {
     const HOUR: Duration = Duration::from_secs(3_600);
@@ -165,7 +165,7 @@ fn inspect_until(client: &Client, is_so: impl Fn(&LockReport) -> bool) -> LockRe
     seen.expect("it was seen")
 }
 
-/// A node that is away while its locks are listed comes back while those of others are.
+/// A node is down while its locks are listed, and comes back while the locks of others are listed.
 #[test]
 fn pages_have_the_locks_of_a_node_that_was_away() {
     let nodes = MemoryNodes::new(3);

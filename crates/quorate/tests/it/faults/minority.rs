@@ -59,7 +59,7 @@ fn locks_work_on(way: WayDown) {
     assert!(cluster.is_empty(), "no key is left on any node");
 }
 
-/// Two clients take the lock in turns, many times; while one has it the other has not.
+/// Two clients acquire the lock in turns, many times; they never hold it at the same time.
 fn take_turns(clients: &[Client; 2]) {
     for round in 0..ROUNDS {
         let [holder, other] = [&clients[round % 2], &clients[(round + 1) % 2]];

@@ -1,4 +1,5 @@
-//! With three nodes of five down nobody gets the lock, and the error says why, node by node.
+//! With three nodes of five down no client acquires the lock, and the error gives the reason of
+//! each node.
 
 use std::time::Duration;
 
@@ -90,7 +91,7 @@ fn nodes_are_named(mode: Mode, way: WayDown) {
         } else if way.node_error() == NodeError::TimedOut {
             assert_eq!(report.answer, NodeAnswer::Granted, "node {node} of {reports:?}");
         } else {
-            // Nobody is asked if too few nodes can be reached to begin with.
+            // No node is asked if too few nodes can be reached at the start.
             assert_eq!(report.answer, NodeAnswer::Attached, "node {node} of {reports:?}");
         }
     }
@@ -110,7 +111,7 @@ fn nodes_are_named(mode: Mode, way: WayDown) {
 fn no_quorum(client: &Client) -> Box<[NodeReport]> {
     match block_on(client.mutex(NAME).try_lock()) {
         Err(LockError::NoQuorum { nodes, .. }) => nodes,
-        other => panic!("three of five nodes are down, and yet: {other:?}"),
+        other => panic!("expected too few nodes, got {other:?}"),
     }
 }
 

@@ -135,7 +135,7 @@ fn nodes_that_change_during_a_wait_are_reported_as_they_are_at_its_end(mode: Mod
     wait_for("two are up", &[0, 1]);
     way.take_down(&cluster, &[1]);
     way.bring_back(&cluster, &[2]);
-    wait_for("one has come and one has gone", &[0, 2]);
+    wait_for("one node is up and one is down", &[0, 2]);
     assert!(!waiting.is_finished(), "the changes came during the wait");
     let nodes = waiting.join().expect("it has an error");
     for (node, report) in nodes.iter().enumerate() {
@@ -229,7 +229,7 @@ impl Observer for Witness {
     fn observe(&self, event: &Event<'_>) {
         let mut down = self.0.lock().expect("nobody panicked");
         match event {
-            // The end of a client says nothing about its nodes.
+            // A shutdown of the client is no fault of a node.
             Event::NodeDown { node_error: NodeError::ShutDown, .. } => {}
             Event::NodeDown { node, .. } => drop(down.insert((*node).to_owned())),
             Event::NodeUp { node } => drop(down.remove(*node)),
@@ -246,14 +246,14 @@ fn patient(settings: ClientBuilder, witness: &Witness) -> ClientBuilder {
 fn no_quorum<T: std::fmt::Debug>(result: Result<T, LockError>) -> Box<[NodeReport]> {
     match result {
         Err(LockError::NoQuorum { nodes, .. }) => nodes,
-        other => panic!("there is no majority, and yet: {other:?}"),
+        other => panic!("expected no majority, got {other:?}"),
     }
 }
 
 fn too_few<T: std::fmt::Debug>(result: Result<T, LeaseError>) -> Box<[NodeReport]> {
     match result {
         Err(LeaseError::NoQuorum { nodes, .. }) => nodes,
-        other => panic!("there is no majority, and yet: {other:?}"),
+        other => panic!("expected no majority, got {other:?}"),
     }
 }
 
@@ -277,5 +277,5 @@ const DOWN: [usize; 2] = [1, 2];
 const WAIT: Duration = Duration::from_secs(4);
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
-/// Long enough for nodes to come and go, also on a busy machine.
+/// Long enough for nodes to come and go, even on a busy machine.
 const LONG_WAIT: Duration = Duration::from_secs(12);

@@ -1,4 +1,4 @@
-//! Servers that answer, but not with what was asked for: each reason has its name.
+//! Servers that answer with an error: each reason has its own name.
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ fn vote_of_a_server_that_became_a_replica_does_not_count(mode: Mode) {
 
     make_replica(&cluster.servers[1]);
     let nodes = no_quorum(&client, NAME);
-    // The third may or may not have been heard by then: two without a vote settle it.
+    // The third may or may not have answered by then: two without a vote settle it.
     assert_eq!(node_errors(&nodes)[..2], [Some(&NodeError::ReadOnly); 2], "{nodes:?}");
     cluster.wait_until_empty("the one grant is undone");
 
@@ -199,7 +199,7 @@ fn missing_right_to_subscribe_is_reported_at_once() {
     assert!(matches!(error, LockError::Denied { .. }), "{error:?}");
     assert!(error.to_string().contains("channel"), "{error}");
 
-    // Classic mode listens to nobody.
+    // Classic mode does not subscribe.
     drop(block_on(block_on(settings().classic().connect()).unwrap().mutex(NAME).lock()).unwrap());
     tell(&server, &["ACL", "SETUSER", "app", "&quorate:c:*"]);
     wait_until_attached(&client);
@@ -242,12 +242,12 @@ fn key_of_another_type_is_held_by_another_program() {
     assert!(block_on(client.mutex(NAME).try_lock()).unwrap().is_none());
     let error = block_on(client.mutex(NAME).lock_timeout(Duration::from_millis(1))).unwrap_err();
     let LockError::Timeout { holder: Some(holder), .. } = error else {
-        panic!("the hash of another program is there, and yet: {error:?}");
+        panic!("expected a foreign holder, got {error:?}");
     };
     assert!(holder.who.contains("hash"), "{holder}");
     assert_eq!(holder.expires_in, None);
 
-    // What came under a lock while it was held is left alone as well.
+    // A key that replaced a held lock is not changed either.
     let guard = block_on(client.mutex("held").lock()).unwrap();
     tell(&server, &["DEL", "held"]);
     tell(&server, &["HSET", "held", "field", "value"]);
@@ -259,7 +259,7 @@ fn key_of_another_type_is_held_by_another_program() {
 fn no_quorum(client: &Client, name: &str) -> Box<[NodeReport]> {
     match block_on(client.mutex(name).try_lock()) {
         Err(LockError::NoQuorum { nodes, .. }) => nodes,
-        other => panic!("no majority can grant it, and yet: {other:?}"),
+        other => panic!("expected no majority, got {other:?}"),
     }
 }
 
@@ -268,7 +268,7 @@ fn node_errors(nodes: &[NodeReport]) -> Vec<Option<&NodeError>> {
     nodes.iter().map(node_error).collect()
 }
 
-/// Of a master that is not there: it keeps its data and refuses to change it.
+/// A replica of a master that does not exist: it keeps its data and rejects writes.
 fn make_replica(server: &Server) {
     tell(server, &["REPLICAOF", "127.0.0.1", "1"]);
 }

@@ -35,7 +35,7 @@ fn replies_lost_by_a_majority_leave_no_key(mode: Mode) {
     cluster.set(&[0, 2, 4], Fault::DropReplies);
     let called = block_on(client.mutex(NAME).try_lock());
     let Err(LockError::NoQuorum { nodes, .. }) = called else {
-        panic!("a majority is mute, and yet: {called:?}");
+        panic!("expected no majority, got {called:?}");
     };
     let said: Vec<String> = nodes.iter().map(ToString::to_string).collect();
     for (node, said) in said.iter().enumerate() {
@@ -60,7 +60,7 @@ fn link_cut_at_any_byte_of_a_reply_reconnects(mode: Mode) {
         let mutex = client.mutex(NAME);
         cluster.set(&[0], Fault::CutAfter { bytes });
         let called = block_on(mutex.try_lock());
-        // Only a whole reply is a grant.
+        // Only a complete reply is a grant.
         assert!(called.is_err() || bytes >= grant_len(mode), "{bytes} bytes: {called:?}");
         // On a slow machine the answer to a ping may come first.
         let is_sure = mode == Mode::Classic && bytes >= grant_len(mode);

@@ -1,4 +1,4 @@
-//! Servers that come back empty.
+//! Servers that restart empty.
 
 use quorate::error::{LostReason, VerifyError};
 use quorate_testkit::Server;
@@ -32,12 +32,12 @@ fn majority_that_restarts_empty_ends_a_lease() {
     wait_until_attached(&client);
     let verified = block_on(guard.verify());
     let Err(VerifyError::Lost(lost)) = verified else {
-        panic!("three of five have forgotten it, and yet: {verified:?}");
+        panic!("expected a lost lock, got {verified:?}");
     };
     assert_eq!(lost.reason, LostReason::Gone);
     assert_eq!(guard.check().unwrap_err().reason, LostReason::Gone);
     drop(guard);
-    cluster.wait_until_empty("a lost guard still cleans up behind itself");
+    cluster.wait_until_empty("a lost guard still deletes its keys");
 }
 
 #[test]

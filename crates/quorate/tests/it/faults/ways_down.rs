@@ -9,16 +9,16 @@ use super::cluster::{Cluster, connect_to_all};
 pub(super) enum WayDown {
     /// The process is gone.
     Killed,
-    /// The process stands still, and the kernel takes data in its name.
+    /// The process is stopped, and the kernel still accepts data for it.
     Stopped,
-    /// The network swallows everything.
+    /// The network drops everything.
     BlackHoled,
-    /// The network says that nobody is there.
+    /// The network refuses connections.
     Refused,
 }
 
 impl WayDown {
-    /// Two clients of one cluster, attached to all its nodes. Where the process itself goes down
+    /// Two clients of one cluster, attached to all its nodes. Where the process itself ends
     /// there is no proxy in between: the client is to see what the system makes of it.
     pub(super) fn clients(self, cluster: &Cluster) -> [Client; 2] {
         [(); 2].map(|()| connect_to_all(self.settings(cluster)))
@@ -53,7 +53,7 @@ impl WayDown {
         }
     }
 
-    /// What a client says about such a node once it has noticed.
+    /// The error that a client reports for such a node once it has noticed.
     pub(super) fn node_error(self) -> NodeError {
         match self {
             Self::Killed | Self::Refused => NodeError::ConnectionRefused,

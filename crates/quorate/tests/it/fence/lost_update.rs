@@ -1,17 +1,17 @@
-//! The story that makes fences necessary, told once for every kind of resource.
+//! The sequence that makes fences necessary, once for every kind of resource.
 
 use quorate::fence::Fence;
 
 /// A number somewhere that holders of a lock read and write.
 pub(super) trait Resource {
-    /// `None` if a later holder was here.
+    /// `None` if a later holder was first.
     fn read(&mut self, fence: Fence) -> Option<i64>;
-    /// False if a later holder was here.
+    /// False if a later holder was first.
     fn write(&mut self, fence: Fence, value: i64) -> bool;
 }
 
 /// A reads, is paused, and loses the lock to B. B reads, then A wakes up and writes, then B writes.
-/// What A was told about its write must be true: here, that it was refused.
+/// The reply to A's write must be true: here, that it was rejected.
 pub(super) fn late_write_between_read_and_write(resource: &mut impl Resource) {
     let (a, b) = (Fence::new(41), Fence::new(42));
     assert!(resource.write(a, 100));

@@ -33,7 +33,7 @@ fn overtaken_writer_finds_no_row() {
     });
 }
 
-/// What the documentation says about many rows: a row for the lock, in the same transaction.
+/// The advice of the documentation for many rows: a row for the lock, in the same transaction.
 #[test]
 fn row_for_the_lock_protects_the_rest_of_the_transaction() {
     let mut database = Connection::open_in_memory().unwrap();

@@ -24,7 +24,7 @@ pub(super) struct Nodes {
     ttl: Duration,
 }
 
-/// Runs a body on one node and on three, in both modes, at the same time: all of them mostly wait.
+/// Runs a body on one node and on three, in both modes, concurrently, because each mostly waits.
 pub(super) fn on_every_set(ttl: Duration, body: impl AsyncFn(&Nodes) + Sync) {
     let run = |count: usize, mode: Mode| {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -95,7 +95,7 @@ impl Nodes {
         });
     }
 
-    /// What a refusal says: most nodes are full.
+    /// The reason of a refusal: most nodes are full.
     pub(super) fn assert_full(&self, error: &LockError) {
         let LockError::NoQuorum { nodes, .. } = error else { panic!("{error:?}") };
         let is_full =
@@ -128,7 +128,7 @@ impl Held {
         Self(guards)
     }
 
-    /// None of them is lost, and the nodes say the same.
+    /// None of them is lost, and the nodes confirm it.
     pub(super) async fn verify(&self) {
         for guard in &self.0 {
             guard.verify().await.unwrap_or_else(|error| panic!("{}: {error}", guard.name()));
@@ -167,7 +167,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// They have their places on every node when this returns.
+    /// They are queued on every node when this returns.
     pub(super) fn join(nodes: &Nodes, client: &Client) -> Self {
         let (mutex, rwlock) = (client.mutex(MUTEX), client.rwlock(RWLOCK));
         let permit = || {
@@ -185,7 +185,7 @@ impl Waiting {
         waiting
     }
 
-    /// Waits until all of them have their places.
+    /// Waits until all of them are queued.
     pub(super) fn wait_until_queued(&self, nodes: &Nodes) {
         // The second waiter for a permit waits for its turn to wait.
         for name in [MUTEX, RWLOCK, "jobs#1", "jobs#line"] {
@@ -198,8 +198,8 @@ impl Waiting {
         assert!(all.into_iter().all(|waiter| !waiter.is_finished()), "a waiter gave up");
     }
 
-    /// What was released is handed to the first in each queue. The second waiter for a permit is
-    /// the first now, and stays.
+    /// The released locks are handed off to the first waiter of each queue. The second waiter for a
+    /// permit is the first now, and stays.
     pub(super) async fn take_over(self) -> (Held, JoinHandle<Result<Guard, LockError>>) {
         let Self { mutex, writer, mut permits } = self;
         let second = permits.pop().expect("there are two");
@@ -207,7 +207,7 @@ impl Waiting {
         let mut guards = Vec::new();
         for waiter in [mutex, writer, first] {
             let guard = tokio::time::timeout(PATIENCE, waiter).await.expect("it is handed off");
-            guards.push(guard.expect("no panic").expect("its turn has come"));
+            guards.push(guard.expect("no panic").expect("it is granted"));
         }
         (Held(guards), second)
     }

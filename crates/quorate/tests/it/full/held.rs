@@ -1,4 +1,4 @@
-//! A full server for longer than a session and a lease last without being heard of.
+//! A server that is full for longer than a session and a lease last without renewal.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn held_locks_and_waiters_outlive_a_full_server() {
     });
 }
 
-/// The holder says nothing when it goes: its lease ends, and the waiter finds the lock free.
+/// The holder ends without a release: its lease expires, and the waiter finds the lock free.
 #[test]
 fn lease_that_expires_on_a_full_server_is_granted_to_the_waiter() {
     on_every_set(TTL, async |nodes| {
@@ -69,11 +69,11 @@ fn lease_is_handed_over_and_adopted_on_a_full_server() {
         nodes.set_full(true);
         let lease = held.detach().await.expect("it is held");
         holder.renew_lease(&lease).await.expect("it is there");
-        let held = heir.adopt(&lease).await.expect("it was left");
+        let held = heir.adopt(&lease).await.expect("it is detached");
         held.verify().await.expect("it is held");
         held.release().await.expect("it is held");
     });
 }
 
-/// So long that a busy machine renews in time.
+/// Long enough that a busy machine renews in time.
 const TTL: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! Connections that break while the server is full, and are made anew.
+//! Connections that break while the server is full, and reconnect.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ fn new_lock_on_a_full_server_fails_with_the_reason() {
         let known = nodes.client(&journal).await;
         let held = take(known.mutex("held")).await;
         nodes.set_full(true);
-        // A client that comes now has a session, but gets no lock by that.
+        // A client that connects now has a session, but acquires no lock.
         let new = nodes.client(&journal).await;
         for client in [&known, &new] {
             let tried = client.mutex("new").try_lock().await;
@@ -78,13 +78,13 @@ fn new_reader_is_not_blocked_by_a_waiter_that_has_ended() {
 
         let read = new.rwlock("a").try_read().await.expect_err("there is no memory");
         assert!(read.to_string().contains("memory is full"), "{read}");
-        assert_eq!(queue(), [""; 0], "the waiter that is gone is in nobody's way");
+        assert_eq!(queue(), [""; 0], "the waiter that has ended blocks no reader");
         held.verify().await.expect("it is held");
         writer.abort();
     });
 }
 
-/// Several waiters of one client ask again together, and none of them gets in by that.
+/// Several waiters of one client ask again together, and none of them is granted the lock.
 async fn refuse_behind_others(nodes: &Nodes, client: &Client) {
     let names = ["held", "new", "newer"];
     let waits = names.map(|name| {

@@ -1,4 +1,4 @@
-//! Who may vote is settled at every connect: login, database, role.
+//! Every connect checks whether a node may vote: login, database, role.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ fn changed_password_is_noticed_at_the_next_connect(mode: Mode) {
     let called = block_on(client.mutex(NAME).try_lock());
     assert!(
         matches!(called, Err(LockError::Denied { .. })),
-        "nobody can help but who sets the passwords: {called:?}"
+        "only the operator can correct the password: {called:?}"
     );
 
     redis::cmd("CONFIG").arg(&["SET", "requirepass", PASSWORD]).exec(&mut connection).unwrap();
@@ -91,7 +91,7 @@ fn lock_is_in_the_configured_database(mode: Mode) {
         // fence.
         assert!(aside.iter().all(|key| key.starts_with("quorate:")), "{aside:?}");
         assert_eq!(!aside.is_empty(), mode == Mode::Queue, "{aside:?}");
-        assert!(server.keys().is_empty(), "nothing at all in database 0");
+        assert!(server.keys().is_empty(), "no key in database 0");
         block_on(guard.release()).unwrap();
     }
 }
@@ -135,7 +135,7 @@ fn replica_is_refused() {
     assert_eq!(node_error_of(&server.url()), NodeError::ReadOnly);
     refused(&server.url(), SHORT);
 
-    // But not forever.
+    // Up to its deadline.
     let client = Client::builder().quarantine(false).nodes([server.url()]).build().unwrap();
     redis::cmd("REPLICAOF").arg(&["NO", "ONE"]).exec(&mut server.connection()).unwrap();
     drop(block_on(client.mutex(NAME).lock_timeout(LONG)).unwrap());
@@ -175,7 +175,7 @@ fn majority_is_enough_to_connect() {
     servers[2].kill();
     let error = block_on(settings(&servers).connect_timeout(ENOUGH).connect()).unwrap_err();
     let ConnectError::NoQuorum { nodes } = &error else {
-        panic!("two of three are down, and yet: {error:?}");
+        panic!("expected no majority, got {error:?}");
     };
     assert_eq!(nodes[0].answer, NodeAnswer::Attached);
     for node in [1, 2] {
@@ -186,10 +186,10 @@ fn majority_is_enough_to_connect() {
 
 fn connect(mode: Mode, url: &str) -> Client {
     block_on(mode.of(Client::builder().quarantine(false)).nodes([url]).connect())
-        .expect("the server lets us in")
+        .expect("the server accepts the login")
 }
 
-/// Ends the connections of all clients except this one. Waiters are subscribed, so their
+/// Closes the connections of all clients except this one. Waiters are subscribed, so their
 /// connections are of another kind.
 pub(super) fn kill_connections(connection: &mut redis::Connection) -> u64 {
     let mut kill = |kind: &str| -> u64 {
@@ -210,7 +210,7 @@ fn refused(url: &str, patience: Duration) -> NodeError {
             },
             _ => panic!("one node was asked for: {nodes:?}"),
         },
-        other => panic!("it must be refused, and yet: {other:?}"),
+        other => panic!("expected a refusal, got {other:?}"),
     }
 }
 
@@ -241,11 +241,11 @@ const PASSWORD: &str = "hunter2";
 /// With everything in it that must be encoded in an address.
 const APP_PASSWORD: &str = "p@ss:/word";
 
-/// Nobody waits that long.
+/// Longer than any call waits.
 const LONG: Duration = Duration::from_secs(20);
 
 /// Enough for an attach, even on a busy machine.
 const ENOUGH: Duration = Duration::from_secs(1);
 
-/// Waited for in vain.
+/// For waits that time out.
 const SHORT: Duration = Duration::from_millis(100);

@@ -35,7 +35,7 @@ fn request_is_not_resent_after_its_own_release() {
         for number in 0..40 {
             know_only_how_to_release(fixture, &other).await;
             let mutex = client.mutex(format!("a:{number}"));
-            // Nearly always it goes before any server has answered.
+            // Nearly always it is dropped before any server has answered.
             drop(poll(pin!(mutex.try_lock())));
         }
         assert!(client.shutdown(PATIENCE).await.is_clean, "everything is answered");
@@ -44,7 +44,7 @@ fn request_is_not_resent_after_its_own_release() {
     });
 }
 
-/// A server learns a script again when it gets its text.
+/// A server knows a script again when it receives its text.
 async fn know_only_how_to_release(fixture: &Fixture, client: &Client) {
     let guard = take(client.mutex("b")).await;
     for server in fixture.servers() {

@@ -1,4 +1,4 @@
-//! Sessions, marks and names of nodes are random: nothing that is shown leads to them.
+//! Sessions, marks and names of nodes are random: no shown value reveals them.
 
 use std::{
     fmt::Debug,
@@ -26,7 +26,7 @@ fn numbers_of_rounds_do_not_lead_to_sessions_marks_or_node_ids() {
     block_on(client.admit()).expect("they are new and empty");
     let guard = block_on(client.mutex("a").lock()).expect("they vote");
     let shown = rounds.0.lock().expect("nobody panicked").clone();
-    assert!(!shown.is_empty(), "an observer was told of rounds");
+    assert!(!shown.is_empty(), "an observer has received rounds");
     for (node, server) in servers.iter().enumerate() {
         let secrets = secrets(server);
         assert!(secrets.len() >= 3, "{secrets:?}");
@@ -59,8 +59,8 @@ fn printed_values_show_no_session() {
     hidden(&guard);
     hidden(&block_on(mutex.lock_timeout(Duration::ZERO)).expect_err("it is held"));
     server.kill();
-    eventually("the server is missed", PATIENCE, || block_on(mutex.try_lock()).is_err());
-    hidden(&block_on(mutex.try_lock()).expect_err("nobody is there"));
+    eventually("the client has noticed the loss", PATIENCE, || block_on(mutex.try_lock()).is_err());
+    hidden(&block_on(mutex.try_lock()).expect_err("no node is reachable"));
     hidden(&client);
 }
 

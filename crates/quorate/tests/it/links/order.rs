@@ -1,4 +1,4 @@
-//! Requests leave in the order in which they were made, and nobody can take one back.
+//! Requests are sent in the order in which they were made, and none is withdrawn.
 
 use std::{
     collections::HashMap,
@@ -88,7 +88,7 @@ impl Monitor {
         let mut answer = String::new();
         reader.read_line(&mut answer).expect("the server answers");
         assert_eq!(answer.trim_end(), "+OK");
-        // Ends with the server, or when nobody listens any more.
+        // Ends with the server, or when the receiver is dropped.
         thread::spawn(move || {
             for line in reader.lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -99,7 +99,7 @@ impl Monitor {
         Self { lines }
     }
 
-    /// Reads until that many undos or releases have run.
+    /// Reads until this many undos or releases have run.
     fn read_until_freed(self, calls: usize) -> Seen {
         let mut steps = Vec::new();
         let mut freed = 0;
@@ -119,14 +119,14 @@ impl Monitor {
     }
 }
 
-/// What a client says about a lock.
+/// A command about a lock.
 enum Step {
     Take { name: String, owner: String },
     Free { name: String, owner: String },
 }
 
 impl Step {
-    /// `None` for what a client says about itself: its ping.
+    /// `None` for a command about the client itself: its ping.
     fn of(words: &[String]) -> Option<Self> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (name, owner, is_taken) = match words[..] {
@@ -139,14 +139,14 @@ impl Step {
                 (name, owner, false)
             }
             ["EVALSHA", _, "1", session, _, _] if session.starts_with("quorate:s:") => return None,
-            ref other => panic!("nobody else talks to this server: {other:?}"),
+            ref other => panic!("no other client uses this server: {other:?}"),
         };
         let (name, owner) = (name.to_owned(), owner.to_owned());
         Some(if is_taken { Self::Take { name, owner } } else { Self::Free { name, owner } })
     }
 }
 
-/// What the server was told, in its order.
+/// The commands that the server ran, in their order.
 struct Seen {
     steps: Vec<Step>,
 }

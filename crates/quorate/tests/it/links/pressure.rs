@@ -1,5 +1,5 @@
-//! More requests than the sockets hold: what could not be written at once goes out later, whole and
-//! in its order.
+//! More requests than the sockets hold: those that could not be written at once are sent later,
+//! whole and in its order.
 
 use std::{
     collections::HashSet,
@@ -86,7 +86,7 @@ impl SlowReader {
         }
     }
 
-    /// Says something now and then, so that the link is not in doubt, however long it takes.
+    /// Sends something now and then, so that the link is not considered silent.
     fn wait(&self, mut stream: &TcpStream) {
         let mut state = self.state();
         while !state.may_read {

@@ -1,4 +1,4 @@
-//! Passwords are shown by nothing that can be printed.
+//! No printed value shows a password.
 
 use std::{
     fmt::{Debug, Display},
@@ -36,10 +36,12 @@ fn no_value_of_the_library_shows_the_password() {
         block_on(guard.release()).unwrap();
 
         server.kill();
-        eventually("the server is missed", PATIENCE, || block_on(mutex.try_lock()).is_err());
+        eventually("the client has noticed the loss", PATIENCE, || {
+            block_on(mutex.try_lock()).is_err()
+        });
         is_secret(&block_on(mutex.try_lock()).unwrap_err());
         client.node_status().iter().for_each(is_secret);
-        // While the link is down, and requests are owed.
+        // While the link is down, and requests are pending.
         is_secret_in_debug(&client);
         server.restart();
     }
@@ -98,7 +100,7 @@ fn invalid_address_does_not_show_its_password() {
         is_secret_in_debug(&settings);
         let error = settings.build().map(drop).unwrap_err();
         assert!(matches!(error, ConfigError::InvalidUrl { .. }), "{error:?}");
-        // Not all of it is blotted out: one can still see which address is meant.
+        // Only the secret is hidden: the text still shows which address is meant.
         assert!(!error.to_string().contains("hunter"), "{url}: {error}");
         assert!(!format!("{error:?}").contains("hunter"), "{url}: {error:?}");
     }

@@ -71,7 +71,7 @@ fn link_survives_garbage_of_every_kind() {
         let client = Client::builder().quarantine(false).nodes([peer.url()]).build().unwrap();
         let node_error = wait_for_error(&client);
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(20)]);
-        assert!(!matches!(node_error, NodeError::ShutDown), "{shown:?}: the link has died");
+        assert!(!matches!(node_error, NodeError::ShutDown), "{shown:?}: the link has ended");
         eventually("it is tried again", PATIENCE, || peer.accepted() > 1);
     }
 }
@@ -93,7 +93,7 @@ fn lengths_beyond_any_memory_end_only_the_link() {
         });
         let client = Client::builder().quarantine(false).nodes([peer.url()]).build().unwrap();
         let node_error = wait_for_error(&client);
-        assert!(!matches!(node_error, NodeError::ShutDown), "the link has died");
+        assert!(!matches!(node_error, NodeError::ShutDown), "the link has ended");
         eventually("it is tried again", PATIENCE, || peer.accepted() > 1);
     }
 }
@@ -172,7 +172,7 @@ fn reply_of_the_wrong_kind_is_never_a_grant(mode: Mode) {
         let client = connect(mode, &peer, PATIENCE).unwrap();
         let called = block_on(client.mutex("orders:42").try_lock());
         let Err(LockError::NoQuorum { nodes, .. }) = called else {
-            panic!("{odd:?} is no grant, and yet: {called:?}");
+            panic!("{odd:?} is no grant, but the call returned {called:?}");
         };
         let answer = &nodes[0].answer;
         assert!(matches!(answer, NodeAnswer::NodeError(NodeError::Protocol(_))), "{answer:?}");

@@ -106,7 +106,7 @@ fn server_under_two_names_keeps_its_one_session() {
     let nodes = [names[0].url(), names[1].url(), other.url()];
     let client =
         Client::builder().quarantine(false).nodes(nodes).vote_timeout(PATIENCE).build().unwrap();
-    // One of the names is turned away again and again. That must not end the other's session.
+    // One of the names is rejected again and again. That must not end the other's session.
     let tries = || names.iter().map(Proxy::connections);
     eventually("one name is tried again and again", PATIENCE, || tries().max() > Some(4));
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Links that go down, and come up again by themselves.
+//! Links that go down, and reconnect by themselves.
 
 use std::{
     task::{Context, Waker},
@@ -34,7 +34,7 @@ fn call_fails_at_once_while_the_server_is_known_to_be_down(mode: Mode) {
     for _ in 0..10 {
         let called = block_on(client.mutex(NAME).try_lock());
         let Err(LockError::NoQuorum { nodes, .. }) = called else {
-            panic!("the server is down, and yet: {called:?}");
+            panic!("the server is down, but the call returned {called:?}");
         };
         assert_eq!(nodes[0].answer, NodeAnswer::NodeError(NodeError::ConnectionRefused));
     }
@@ -53,9 +53,9 @@ fn silent_link_reconnects(mode: Mode) {
     let connections = proxy.connections();
     proxy.set(Fault::DropReplies);
     assert!(block_on(client.mutex(NAME).try_lock()).is_err());
-    eventually("the link is made anew", PATIENCE, || proxy.connections() > connections);
+    eventually("the link has reconnected", PATIENCE, || proxy.connections() > connections);
     let node_error = NodeAnswer::NodeError(NodeError::TimedOut);
-    assert_eq!(client.node_status()[0].answer, node_error, "and says why");
+    assert_eq!(client.node_status()[0].answer, node_error, "and reports the reason");
 
     proxy.close_all();
     proxy.set(Fault::Pass);
@@ -74,7 +74,7 @@ fn idle_link_stays_open() {
     let silent = block_on(Client::connect([other.url()])).unwrap();
     other.set(Fault::BlackHole);
     assert!(block_on(silent.mutex("other").try_lock()).is_err());
-    eventually("the other link is made anew", PATIENCE, || other.connections() > 1);
+    eventually("the other link has reconnected", PATIENCE, || other.connections() > 1);
     assert_eq!(proxy.connections(), 1);
     assert_eq!(client.node_status()[0].answer, NodeAnswer::Attached);
 }
@@ -86,7 +86,7 @@ fn lost_scripts_are_sent_again() {
     let mutex = client.mutex(NAME);
     let flush = || {
         let flush = redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.connection());
-        flush.expect("the server is well");
+        flush.expect("the server answers");
     };
     let lock = |mutex: &Mutex| -> Guard { block_on(mutex.lock()).expect("it is free") };
     for _ in 0..3 {
@@ -107,7 +107,7 @@ fn lost_scripts_are_sent_again() {
     }
     assert!(server.command_calls("eval") >= 12, "the scripts were sent as text");
 
-    // Many at a time: only some of them find out that the scripts are gone.
+    // Many at a time: only some of them discover that the scripts are gone.
     let guards: Vec<Guard> =
         (0..100).map(|number| lock(&client.mutex(format!("lock:{number}")))).collect();
     flush();
@@ -147,7 +147,7 @@ fn pending_release_is_sent_first_on_a_new_connection(mode: Mode) {
     eventually("it is attached again", PATIENCE, || {
         client.node_status()[0].answer == NodeAnswer::Attached
     });
-    assert!(block_on(mutex.try_lock()).unwrap().is_some(), "our own old key is not in the way");
+    assert!(block_on(mutex.try_lock()).unwrap().is_some(), "our own old key does not block it");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A client that ends leaves its locks and its socket behind for nobody.
+//! A client that ends leaves neither locks nor a socket behind.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn dropped_client_leaves_no_lock_and_no_socket() {
     assert_eq!(folder.events().len(), 1);
     let guard = client.mutex("a").lock().unwrap();
     drop(client);
-    assert_eq!(folder.names(), ["a"], "the guard has the client");
+    assert_eq!(folder.names(), ["a"], "the guard keeps the client");
     drop(guard);
     eventually("all of it is gone", PATIENCE, || {
         folder.names().is_empty() && folder.events().is_empty()
@@ -52,7 +52,7 @@ fn only_sockets_of_ended_clients_are_removed() {
     assert_eq!(folder.events().len(), 2);
     folder.open().execute("UPDATE era SET swept_us = 0", []).unwrap();
     let next = folder.builder().build().unwrap();
-    assert!(!dead.exists(), "the next who comes sweeps");
+    assert!(!dead.exists(), "the next caller removes it");
     assert_eq!(folder.events().len(), 2);
     drop((living, next));
 }

@@ -1,4 +1,4 @@
-//! Faults while a folder is in use: they are reported, nothing is half done, and the node works
+//! Faults while a folder is in use: they are reported, no command runs partly, and the node works
 //! again when the cause is gone.
 
 use std::{
@@ -26,7 +26,7 @@ async fn removed_folder_is_recreated_and_the_holder_restores_its_lock() {
         let started = Instant::now();
         // Only a caller notices it, and the first caller gets an error.
         while folder.names() != ["a"] {
-            assert!(started.elapsed() < PATIENCE, "without {gone:?} it is not made anew");
+            assert!(started.elapsed() < PATIENCE, "without {gone:?} it is not created again");
             guard.extend(TTL).await.expect("the lease is still held");
         }
         let bob = folder.builder().build().unwrap();
@@ -53,7 +53,7 @@ async fn removed_log_does_not_leave_two_holders() {
     let next = bob.mutex("a").try_lock().await.unwrap().expect("the log knew that it is held");
     let started = Instant::now();
     while guard.check().is_ok() {
-        assert!(started.elapsed() < PATIENCE, "it is not told of the loss");
+        assert!(started.elapsed() < PATIENCE, "it does not know of the loss");
         guard.extend(TTL).await.expect_err("it is another's");
     }
     next.extend(TTL).await.unwrap();
@@ -96,7 +96,7 @@ async fn waiter_for_the_file_lock_that_leaves_leaves_nothing() {
     lock_file.unlock().unwrap();
     assert!(trying.await.unwrap().is_err());
     eventually("its socket is removed", PATIENCE, || folder.events().is_empty());
-    assert!(folder.names().is_empty(), "nobody would give it back");
+    assert!(folder.names().is_empty(), "no client would release it");
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn content_of_another_boot_stops_the_node_until_it_is_restored() {
     folder.open().execute("UPDATE era SET boot = ?1", [ours]).unwrap();
     wait_until_attached(&client);
     assert!(client.mutex("b").lock().await.is_ok());
-    guard.verify().await.expect("nobody had it meanwhile");
+    guard.verify().await.expect("no other client has held it");
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn missing_table_is_reported_and_nothing_is_half_done() {
     // A waiter that leaves the queue touches that table.
     let other = folder.builder().build().unwrap();
     let tried = other.mutex("a").lock_timeout(Duration::from_millis(200)).await;
-    assert!(tried.unwrap_err().to_string().contains("no such table"), "nobody can wait");
+    assert!(tried.unwrap_err().to_string().contains("no such table"), "no client can wait");
     folder.open().execute_batch("ALTER TABLE elsewhere RENAME TO waiting").unwrap();
     wait_until_attached(&other);
     guard.release().await.unwrap();

@@ -1,4 +1,4 @@
-//! A folder of a local node, and a look into it from the outside.
+//! A folder of a local node, and a view of it from outside.
 
 use std::{os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
 
@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use rustix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 
-/// A folder that goes with the test.
+/// A folder that is deleted with the test.
 pub(crate) struct Folder(TempDir);
 
 impl Folder {
@@ -37,7 +37,7 @@ impl Folder {
         sessions.map(|session| session.expect("a text")).collect()
     }
 
-    /// The sockets on which clients hear.
+    /// The sockets on which clients receive events.
     pub(crate) fn events(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.path().join("sockets")).expect("there are sockets");
         entries.map(|entry| entry.expect("it can be read").path()).collect()
@@ -70,13 +70,13 @@ impl Folder {
     pub(crate) fn plant(&self, name: &str, value: &[u8]) {
         // A client that has come and gone leaves the tables.
         drop(self.builder().build().expect("the folder can be used"));
-        // What is known besides stays, as on a server.
+        // The other records stay, as on a server.
         let sql = "INSERT INTO locks (name, value) VALUES (?1, ?2)
                    ON CONFLICT (name) DO UPDATE SET value = excluded.value, key_ends_ms = NULL";
         self.open().execute(sql, params![name, value]).expect("it is stored");
     }
 
-    /// Deletes everything behind everybody's back.
+    /// Deletes everything without notifying any client.
     pub(crate) fn forget(&self) {
         let sql = "BEGIN IMMEDIATE; DELETE FROM locks; DELETE FROM waiting; DELETE FROM clients;
                    COMMIT";

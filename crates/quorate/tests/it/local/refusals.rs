@@ -1,5 +1,5 @@
-//! Folders that cannot be used: the client is not built, and the error says where, why, and what to
-//! do.
+//! Folders that cannot be used: the client is not built, and the error gives the path, the reason,
+//! and what to do.
 
 use std::{
     fs::{self, DirBuilder, Permissions},
@@ -65,7 +65,7 @@ fn damaged_file_is_refused() {
     let connection = folder.open();
     connection.pragma_update(None, "wal_checkpoint", "TRUNCATE").unwrap();
     drop(connection);
-    // All but the first page, which says what it is.
+    // All but the first page, which identifies the file.
     let mut bytes = fs::read(folder.db()).unwrap();
     bytes[4_096..].fill(0xa5);
     fs::write(folder.db(), bytes).unwrap();
@@ -89,7 +89,7 @@ fn unsupported_settings_are_refused() {
     assert!(!folder.path().exists(), "nothing was written");
 }
 
-/// A folder that was used, and is not any more.
+/// A folder that was used earlier.
 fn used() -> Folder {
     let folder = Folder::new();
     drop(folder.builder().build().expect("it can be used"));

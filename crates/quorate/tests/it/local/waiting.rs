@@ -19,7 +19,7 @@ async fn release_is_pushed_at_once() {
     wait_for_queue(&folder, 1).await;
     let started = Instant::now();
     guard.release().await.unwrap();
-    let next = tokio::time::timeout(PATIENCE, waiting).await.expect("it was told").unwrap();
+    let next = tokio::time::timeout(PATIENCE, waiting).await.expect("it was notified").unwrap();
     assert!(next.unwrap().remaining() > Duration::from_secs(500));
     assert!(started.elapsed() < PATIENCE);
 }
@@ -81,14 +81,14 @@ async fn waiter_that_the_node_lost_gets_the_lock() {
     folder.forget();
     assert!(bob.mutex("b").try_lock().await.unwrap().is_some());
     let next = tokio::time::timeout(PATIENCE, waiting).await;
-    next.expect("it is not forgotten forever").unwrap().unwrap();
+    next.expect("it is queued again").unwrap().unwrap();
     drop(guard);
 }
 
 async fn wait_for_queue(folder: &Folder, expected: usize) {
     let sql = "SELECT count(*) FROM waiting";
     let len = || folder.open().query_row(sql, [], |row| row.get::<_, usize>(0)).unwrap();
-    // The runtime has one thread, on which others have to go on.
+    // The runtime has one thread, which other tasks need too.
     while len() < expected {
         tokio::task::yield_now().await;
     }

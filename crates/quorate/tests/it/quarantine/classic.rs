@@ -78,7 +78,7 @@ async fn node_whose_quarantine_has_just_ended_is_not_asked_for_a_lock() {
         quarantined(&nodes[NODE]).is_some_and(|(_, why)| why.starts_with("holders renew"))
     });
     let held = client.mutex("a").lock_timeout(2 * TTL).await.expect("two vote");
-    // Whatever was sent before this was there before it.
+    // Earlier commands have arrived before this one.
     client.inspect("a").await.expect("the nodes answer");
     assert_eq!(fixture.servers[NODE].get("a"), None);
     held.release().await.expect("it is held");

@@ -32,7 +32,7 @@ fn release_during_an_inquiry_is_not_a_loss() {
     let client = block_on(builder.connect()).expect("the server is there");
     for _ in 0..5 {
         let guard = block_on(client.mutex(NAME).lock()).expect("it is free");
-        block_on(guard.release()).expect("nobody took it away");
+        block_on(guard.release()).expect("no other client has acquired it");
     }
 }
 

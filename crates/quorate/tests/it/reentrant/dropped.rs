@@ -215,11 +215,11 @@ impl Call {
 /// When the nodes answer again.
 #[derive(Clone, Copy, Debug)]
 enum Back {
-    /// While the call is not over, and nobody polls it: it is dropped with its outcome inside.
+    /// While the call is pending, and is not polled: it is dropped with its outcome inside.
     BeforeDrop,
-    /// Before the vote timeout, as a rule: late grants meet a caller who has gone.
+    /// Usually before the vote timeout: late grants meet a call that was dropped.
     RightAfterDrop,
-    /// When the engine has given the silent nodes up.
+    /// When the engine has given up the silent nodes.
     AfterTimeout,
 }
 
@@ -229,7 +229,7 @@ fn client(nodes: &MemoryNodes) -> Client {
     settings.danger_engine_on_this_runtime().build().expect("the settings are valid")
 }
 
-/// Lets time pass, and the engine do what is due.
+/// Lets time pass, and the engine run what is due.
 async fn pass(time: Duration) {
     tokio::time::advance(time).await;
     for _ in 0..3 {
@@ -242,7 +242,7 @@ async fn settle() {
     pass(VOTE_TIMEOUT).await;
 }
 
-/// Longer than any of these tests runs on the paused clock: no key goes by itself.
+/// Longer than any of these tests runs on the paused clock: no key expires.
 const TTL: Duration = Duration::from_secs(60);
 
 const VOTE_TIMEOUT: Duration = Duration::from_millis(50);
@@ -250,5 +250,5 @@ const VOTE_TIMEOUT: Duration = Duration::from_millis(50);
 /// Two polls and more fit into a vote timeout.
 const STEP: Duration = Duration::from_millis(20);
 
-/// Calls that are not over by then only do again what they have done before.
+/// Calls that have not ended by then only repeat what they did before.
 const POLLS_MAX: usize = 14;

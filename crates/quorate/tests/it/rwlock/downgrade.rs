@@ -326,7 +326,7 @@ fn downgrade_fails_and_leaves_nothing_when_servers_go_away() {
     let error = block_on(writer.downgrade()).unwrap_err();
     assert!(matches!(&error, DowngradeError::NoQuorum { .. }), "{error}");
     cluster.mend(&[0, 1]);
-    cluster.wait_until_empty("it is given back");
+    cluster.wait_until_empty("it is released");
 }
 
 #[test]

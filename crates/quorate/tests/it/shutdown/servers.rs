@@ -51,7 +51,7 @@ fn last_guard_ends_the_client() {
             let clients: String = redis::cmd("CLIENT")
                 .arg("LIST")
                 .query(&mut server.connection())
-                .expect("the server is well");
+                .expect("the server answers");
             !clients.contains("name=quorate-")
         })
     });

@@ -1,4 +1,4 @@
-//! The server's side: commands of the guard as calls of its scripts, by what their headers say.
+//! The server's side: commands of quarantine as calls of its scripts, as their headers describe.
 
 use std::time::{Duration, Instant};
 

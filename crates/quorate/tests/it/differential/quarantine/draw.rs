@@ -1,4 +1,4 @@
-//! Random commands of the guard: about the same few instants and marks, so that they matter.
+//! Random commands of quarantine, with few instants and marks, so that they collide.
 
 use quorate_core::{
     backoff::Jitter,
@@ -57,16 +57,16 @@ pub(super) struct Draw {
     jitter: Jitter,
     memory: Memory,
     callers: Vec<Caller>,
-    /// Which of them speaks.
+    /// Which of them sends the command.
     at: usize,
     planted: Name,
     /// All marks of the node, the last one last.
     marks: Vec<Mark>,
-    /// What the node knows of the set.
+    /// What the node knows about the set.
     config: Option<AgreedConfig>,
-    /// What the clocks of those clients show that are right.
+    /// What the clocks of the clients with correct clocks show.
     wall_ms: u64,
-    /// When the node was last seen, doubted, enrolled, and told of another set.
+    /// When the node was last seen, doubted, enrolled, and given another set.
     instants: [Instant; 4],
     next: u128,
 }
@@ -152,7 +152,7 @@ impl Draw {
         self.instants[index]
     }
 
-    /// After so long something may be over.
+    /// Something may have expired after this time.
     fn span_ms(&mut self) -> u64 {
         let quarantine_ms = self.config.as_ref().map_or(100, |config| config.quarantine_ms);
         let index = self.index(7);
@@ -399,7 +399,7 @@ impl Draw {
         NodeId::from_random(1 + self.up_to(3) as u128)
     }
 
-    /// Mostly the node's mark, else one that it had, or never had.
+    /// Mostly the node's mark, else an earlier one, or one of no node.
     fn mark(&mut self) -> Mark {
         let last = self.marks.len() - 1;
         match self.up_to(11) {

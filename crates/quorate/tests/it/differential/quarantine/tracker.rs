@@ -64,16 +64,16 @@ impl Tracker {
             },
             (Command::Attach { .. }, _) => "not attached",
             (Command::Ping { terms, .. }, Reply::Attached { .. }) => match terms.mark {
-                Some(_) => "goes on under a mark",
-                None => "goes on without a mark",
+                Some(_) => "continues under a mark",
+                None => "continues without a mark",
             },
-            (Command::Ping { .. }, _) => "does not go on",
+            (Command::Ping { .. }, _) => "does not continue",
             _ => "unknown",
         };
         self.count(kind);
     }
 
-    /// Fresh marks do not repeat: who gets it was judged anew.
+    /// Fresh marks do not repeat: a new mark means that the node was checked again.
     fn met(&mut self, handshake: &Handshake, met: &NodeInfo) -> &'static str {
         let was_doubted = std::mem::replace(&mut self.is_doubted, met.quarantine.is_some());
         if let Some(config) = &met.config {
@@ -129,7 +129,7 @@ impl Tracker {
     }
 }
 
-/// What a server without memory goes on to do with its record.
+/// What a full server still does with its record.
 const fn kind_of_full(command: &Command, reply: &Reply) -> Option<&'static str> {
     Some(match (command, reply) {
         (Command::Membership(Membership::Handshake(_)), Reply::Membership(Told::Info(_))) => {
@@ -139,7 +139,7 @@ const fn kind_of_full(command: &Command, reply: &Reply) -> Option<&'static str> 
         (_, Reply::Membership(Told::Changed)) => "full: changed",
         (_, Reply::Membership(Told::Admitted)) => "full: admitted",
         (Command::Attach { .. }, Reply::Attached { .. }) => "full: attached",
-        (Command::Ping { .. }, Reply::Attached { .. }) => "full: goes on",
+        (Command::Ping { .. }, Reply::Attached { .. }) => "full: continues",
         _ => return None,
     })
 }
@@ -151,7 +151,7 @@ pub(super) const FULL: [&str; 7] = [
     "full: changed",
     "full: admitted",
     "full: attached",
-    "full: goes on",
+    "full: continues",
 ];
 
 pub(super) const KINDS: [&str; 34] = [
@@ -186,7 +186,7 @@ pub(super) const KINDS: [&str; 34] = [
     "attached under a mark",
     "attached without a mark",
     "not attached",
-    "goes on under a mark",
-    "goes on without a mark",
-    "does not go on",
+    "continues under a mark",
+    "continues without a mark",
+    "does not continue",
 ];

@@ -113,12 +113,12 @@ impl Digests {
     }
 }
 
-/// All of one speaker.
+/// All of one sender.
 fn heartbeats(mut eval: Cmd, entries: &[Command]) -> Cmd {
     let asks = || {
         entries.iter().map(|entry| match entry {
             Command::Acquire { sender, request: ask } if entry.is_heartbeat() => (sender, ask),
-            other => panic!("how is {other:?} sent with others?"),
+            other => panic!("how is {other:?} sent in a batch?"),
         })
     };
     let (sender, _) = asks().next().expect("a heartbeat");
@@ -227,7 +227,7 @@ pub(in super::super) fn reply(command: &Command, answer: &Value) -> Option<Reply
     })
 }
 
-/// What one owner was answered.
+/// The reply to one owner.
 fn acquired(answer: &Value) -> Option<Reply> {
     use Value::{Array, BulkString, Int};
     Some(match answer {
@@ -362,7 +362,7 @@ fn last_grant(now: NodeTime, record: &[u8], left_ms: i64) -> Option<LastGrant> {
     Some(LastGrant { fence, since_ms })
 }
 
-/// What a table has, and nothing of what is none.
+/// The entries of a table; empty for another type of key.
 const SHARES: &str = "local all = redis.pcall('HGETALL', KEYS[1]) return all.err and {} or all";
 
 /// The answer to that.
@@ -377,7 +377,8 @@ pub(in super::super) fn details(now: NodeTime, mut next: impl FnMut() -> Value) 
         fence: last.map(|last| (last.fence, u64::try_from(left).expect("a fence ends"))),
         since_ms: last.map(|last| last.since_ms),
         waiting: waiting.iter().map(|owner| Owner::from_bytes(owner)).collect(),
-        queue_ends_in_ms: (line_left != -2).then(|| u64::try_from(line_left).expect("a line ends")),
+        queue_ends_in_ms: (line_left != -2)
+            .then(|| u64::try_from(line_left).expect("a queue ends")),
         shares: shares.chunks_exact(2).filter_map(stored_share).collect(),
     }
 }

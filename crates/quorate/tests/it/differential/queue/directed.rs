@@ -1,4 +1,4 @@
-//! What random commands do not come to: servers without memory, and many readers.
+//! Cases that random commands do not reach: servers without memory, and many readers.
 
 use quorate_core::{
     command::{Command, Owner, Reply, SessionTerms},
@@ -31,7 +31,7 @@ fn full_server_extends_and_releases_like_the_store() {
         for (act, holder) in of_writer.into_iter().chain(of_reader) {
             fixture.clear();
             fixture.run([fixture.ask(middle, holder)]);
-            // The first of them is to have the lock before the holder, and the other one after it.
+            // The first of them shall hold the lock before the holder, and the other one after it.
             fixture.run([fixture.ask(early, &others[0]), fixture.ask(late, &others[1])]);
             set_memory(server, 1);
             fixture.pass_ms(5);
@@ -117,7 +117,7 @@ impl<'a> Fixture<'a> {
         (self.trial.told_at.as_millis() - 1) * 1_000 + number
     }
 
-    /// What the server alone answers.
+    /// The reply of the server alone.
     pub(super) fn answer(&mut self, command: Command) -> Reply {
         let mut replies = self.trial.wire.ask(&[Step::Ask(command)], &[]).replies;
         replies.remove(0).expect("an answer").expect("one that the script's header knows")
@@ -184,7 +184,7 @@ impl<'a> Fixture<'a> {
     }
 }
 
-/// So much memory, or any if that is zero.
+/// This much memory, or no limit if it is zero.
 pub(super) fn set_memory(server: &Server, bytes: u64) {
     let mut connection = server.connection();
     for (setting, value) in [("maxmemory-policy", "noeviction"), ("maxmemory", &bytes.to_string())]

@@ -26,7 +26,7 @@ pub(super) struct Draw {
 pub(super) struct Caller {
     pub(super) client: ClientId,
     session: Session,
-    /// What the node last told it about its time.
+    /// The node's time, as the client last received it.
     pub(super) heard_us: u64,
     /// When its session will be forgotten.
     pub(super) session_ends_at_ms: u64,
@@ -55,7 +55,7 @@ impl Draw {
     }
 
     /// How long to wait before the next batch. Where the clock can be set, `ends_in_ms` says when
-    /// something goes by itself; now and then it is about one of these.
+    /// something expires; now and then the pause ends near one of these times.
     pub(super) fn pause_ms(&mut self, ends_in_ms: &[u64]) -> u64 {
         match ends_in_ms.is_empty() || self.up_to(2) > 0 {
             true => self.up_to(8),
@@ -227,7 +227,7 @@ impl Draw {
             // Another owner, which may have done so before.
             (from, owner) = (self.owner(), self.holder(store, now, &name));
         }
-        // Who shares a lock seldom has it alone then, and identities seldom change.
+        // Owners that share a lock seldom hold it exclusively later, and identities seldom change.
         let is_odd = self.up_to(4) == 0;
         let is_downgrade = self.is_heads();
         let is_usual = |from: &Owner, owner: &Owner| match (group(from), group(owner)) {
@@ -242,7 +242,7 @@ impl Draw {
         Command::Adopt { name, from, owner, ttl_ms, sender }
     }
 
-    /// Sometimes one grant is given back, mostly the one that is there.
+    /// Sometimes a yield names a grant, mostly the current one.
     fn yields(
         &mut self,
         at: usize,
@@ -265,7 +265,7 @@ impl Draw {
         Step::Ask(Command::Attach { sender: self.sender(at), terms: self.terms() })
     }
 
-    /// Tickets may lie as far from the node's time as it says, or not at all.
+    /// Tickets may differ from the node's time up to this bound, or not at all.
     fn terms(&mut self) -> SessionTerms {
         let slack_us = [0, 1, 1_000_000, SLACK_US][self.index(4)];
         SessionTerms { slack_us, ..SessionTerms::without_membership(self.lifetime_ms()) }
@@ -343,7 +343,7 @@ impl Draw {
             1 => Thing::List,
             2 => Thing::Set,
             3..=5 => Thing::Text(self.owner().as_bytes().into()),
-            // Nearly one of ours: the client, the ticket, or nothing is wrong.
+            // An owner in our format: with a wrong client, a wrong ticket, or nothing wrong.
             6 => Thing::Text(odd.replace(":ff", ":f").into()),
             7 => Thing::Text(odd.replace("q1:0", "q1:").into()),
             8 => Thing::Text(odd.replace("q1:0", "q1:9").into()),

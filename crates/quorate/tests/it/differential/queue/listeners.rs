@@ -46,13 +46,13 @@ impl NodeEvents {
         self.by_client.insert(client, ear);
     }
 
-    /// Everything that was told to the client so far.
+    /// All pushes to the client so far.
     pub(super) fn heard(&mut self, client: ClientId) -> Vec<Push> {
         let ear = self.by_client.get_mut(&client).expect("it listens");
         let mut pushes = Vec::new();
         ear.say("PING").expect("the server listens");
         loop {
-            let words = ear.words().expect("the answer comes after all that was told before");
+            let words = ear.words().expect("the answer arrives after all earlier pushes");
             match &words[..] {
                 [pong, _] if pong == b"pong" => return pushes,
                 words => pushes.push(push(client, words)),
@@ -60,7 +60,7 @@ impl NodeEvents {
         }
     }
 
-    /// The connection was cut: what came through before, which may be less than was told.
+    /// The connection was cut: the pushes that arrived before, which may not be all.
     pub(super) fn heard_last(&mut self, client: ClientId) -> Vec<Push> {
         let mut ear = self.by_client.remove(&client).expect("it listened");
         std::iter::from_fn(|| ear.words().ok()).map(|words| push(client, &words)).collect()

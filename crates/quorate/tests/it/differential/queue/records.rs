@@ -20,7 +20,7 @@ fn malformed_record_counts_as_none() {
         let mut fixture = Fixture::new(server);
         let [caller, ..] = fixture.callers();
         for (odd, is_shared) in ODD.into_iter().flat_map(|odd| [(odd, false), (odd, true)]) {
-            // A ticket that counts as it is, and one that is too early.
+            // A ticket that counts unchanged, and one that is too early.
             for ticket in [fixture.ticket(1), 7] {
                 fixture.clear();
                 plant(server, &fixture, odd);
@@ -37,7 +37,7 @@ fn malformed_record_counts_as_none() {
     });
 }
 
-/// The store knows no such thing: only the server is asked.
+/// The store has no such state: only the server is asked.
 #[test]
 fn lock_with_a_damaged_record_is_held_and_handed_off() {
     on_every_flavour(Pace::Set, |server| {
@@ -68,7 +68,7 @@ fn lock_with_a_damaged_record_is_held_and_handed_off() {
     });
 }
 
-/// More or less digits than the time of a grant has, and a time that is to come.
+/// More or fewer digits than the time of a grant has, and a time in the future.
 #[test]
 fn digits_behind_a_fence_do_not_spoil_it() {
     on_every_flavour(Pace::Set, |server| {
@@ -102,7 +102,7 @@ fn stored(server: &Server, fixture: &Fixture<'_>) -> Option<Fence> {
     digits(&server.get(fence_key(fixture.name()))?).map(Fence::new)
 }
 
-/// What the server alone answers.
+/// The reply of the server alone.
 fn answer(fixture: &mut Fixture<'_>, step: impl FnOnce(&Fixture<'_>) -> Step) -> Reply {
     match step(fixture) {
         Step::Ask(command) => fixture.answer(command),
@@ -125,7 +125,7 @@ fn release(fixture: &Fixture<'_>, owner: &Owner, yields: Option<(Fence, Sender)>
     Command::Release { name: fixture.name().clone(), owner: owner.clone(), yields }
 }
 
-/// Less than any fence, or more; too short, or no number to everybody.
+/// Less than any fence, or more; too short, or not a number.
 const ODD: [&str; 7] = [
     "",
     "!",

@@ -1,4 +1,4 @@
-//! Servers that refuse some writes: each lease of a batch is judged by itself.
+//! Servers that reject some writes: each lease of a batch is checked separately.
 
 use quorate_core::{
     command::{Command, ExtendedKey, KeyExtension, Owner, Reply},

@@ -21,7 +21,7 @@ pub(super) struct Tracker {
     seen: BTreeMap<&'static str, u64>,
     /// The fence that was stored before the command that runs.
     stored: Option<Fence>,
-    /// What was left of its life.
+    /// Its remaining lifetime.
     stored_left_ms: u64,
     is_free: bool,
     is_awaited: bool,
@@ -157,7 +157,7 @@ impl Tracker {
                     (true, true, _) => "a share yielded",
                     (false, true, true) => "a share released to others",
                     (false, true, false) => "a share released",
-                    (false, false, true) => "a way cleared for shared holders",
+                    (false, false, true) => "shared holders unblocked",
                     (..) => return None,
                 }
             }
@@ -187,7 +187,7 @@ impl Tracker {
                 "no reader becomes a writer"
             }
             (Command::Check { owner, .. }, Reply::Key(Some(_))) if is_shared(owner) => {
-                "a share looked for"
+                "a share inspected"
             }
             (_, Reply::Inspected(told)) if told.shares.len() > 1 => "shares inspected",
             _ => return None,
@@ -253,7 +253,7 @@ impl Tracker {
             (Command::Acquire { .. }, Reply::Queued { .. }) => "full: still in the queue",
             (_, Reply::Batch(each)) => match each.contains(&Some(Reply::Full)) {
                 true => "full: a new owner among others",
-                false => "full: others heard of",
+                false => "full: other waiters reported",
             },
             (Command::Release { yields: Some(_), .. }, Reply::Released { is_ours: true }) => {
                 "full: yielded"
@@ -279,8 +279,8 @@ impl Tracker {
 
     pub(super) fn handle_push(&mut self, push: &Push) {
         let kind = match push.kind {
-            PushKind::Granted => "told of a grant",
-            PushKind::Inquired => "told of an earlier one",
+            PushKind::Granted => "notified of a grant",
+            PushKind::Inquired => "notified of an earlier waiter",
         };
         *self.seen.entry(kind).or_default() += 1;
     }
@@ -289,12 +289,12 @@ impl Tracker {
     pub(super) fn handle_passed(&mut self, before: &LockDetails, after: &LockDetails) {
         let fence = match (before.fence, after.fence) {
             (Some(_), Some((_, 0))) => Some("the last millisecond of a fence"),
-            (Some(_), None) => Some("a fence forgotten"),
+            (Some(_), None) => Some("a fence expired"),
             _ => None,
         };
         let line = match (before.queue_ends_in_ms, after.queue_ends_in_ms) {
-            (Some(_), Some(0)) => Some("the last millisecond of a line"),
-            (Some(_), None) => Some("a line forgotten"),
+            (Some(_), Some(0)) => Some("the last millisecond of a queue"),
+            (Some(_), None) => Some("a queue expired"),
             _ => None,
         };
         for kind in [fence, line].into_iter().flatten() {
@@ -363,8 +363,8 @@ pub(super) const KINDS: [&str; 65] = [
     "a fence raised",
     "extended",
     "not healed",
-    "told of a grant",
-    "told of an earlier one",
+    "notified of a grant",
+    "notified of an earlier waiter",
     "the first to share",
     "one more to share",
     "shared already",
@@ -377,7 +377,7 @@ pub(super) const KINDS: [&str; 65] = [
     "a share extended",
     "a share not extended",
     "a share adopted",
-    "a share looked for",
+    "a share inspected",
     "the first entry",
     "an entry among its own",
     "an entry behind another identity",
@@ -402,7 +402,7 @@ pub(super) const FULL: [&str; 19] = [
     "full: a holder granted again",
     "full: still in the queue",
     "full: a new owner among others",
-    "full: others heard of",
+    "full: other waiters reported",
     "full: yielded",
     "full: handed off",
     "full: not healed",
@@ -427,7 +427,7 @@ pub(super) const SELDOM: [&str; 14] = [
     "a share that is waited for",
     "behind an exclusive waiter",
     "the last millisecond of a fence",
-    "a fence forgotten",
-    "the last millisecond of a line",
-    "a line forgotten",
+    "a fence expired",
+    "the last millisecond of a queue",
+    "a queue expired",
 ];

@@ -57,7 +57,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::Relaxed);
-        // Wakes the listener, so that it looks.
+        // Wakes the listener, so that it checks the flag.
         drop(TcpStream::connect(self.address));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -65,13 +65,13 @@ impl Drop for Peer {
     }
 }
 
-/// Waits until the client has gone.
+/// Waits until the client has closed the connection.
 pub(crate) fn read_to_end(mut stream: &TcpStream) {
     let _ = io::copy(&mut stream, &mut io::sink());
 }
 
-/// Speaks as much of Redis as an attach and a lock need, and grants everything. Answers with what
-/// `odd` makes of a command and the number of the connection, or else as a server would.
+/// Implements as much of Redis as an attach and a lock need, and grants everything. Answers with
+/// what `odd` makes of a command and the number of the connection, or else as a server would.
 pub(crate) fn fake_redis(
     odd: impl Fn(&[String], u64) -> Option<String> + Send + Sync + 'static,
 ) -> impl Fn(TcpStream) + Send + Sync + 'static {
@@ -88,7 +88,7 @@ pub(crate) fn fake_redis(
     }
 }
 
-/// What a server would say.
+/// The reply of a real server.
 pub(crate) fn plain_reply(words: &[String]) -> String {
     let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -104,13 +104,13 @@ pub(crate) fn plain_reply(words: &[String]) -> String {
         }
         // A record that is not there.
         ["HMGET", _, "change"] => "*1\r\n_\r\n".into(),
-        // An attempt in classic mode; who the client is.
+        // An attempt in classic mode; the name of the client.
         ["SET", ..] | ["EVAL", _, "1", _, _, _] => "+OK\r\n".into(),
-        // By the number of keys: an attempt in the default mode, and a session that begins or goes
-        // on.
+        // By the number of keys: an attempt in the default mode, and a session that begins or
+        // continues on.
         ["EVALSHA", _, "4", ..] | ["EVAL" | "EVALSHA", _, "2", ..] => text(DIGITS),
         ["PUBLISH" | "EVALSHA", ..] => ":1\r\n".into(),
-        ref other => panic!("nobody told this server about {other:?}"),
+        ref other => panic!("this server does not know {other:?}"),
     }
 }
 
