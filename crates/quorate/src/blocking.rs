@@ -48,8 +48,8 @@ use crate::{
     DetachedLease, DowngradedLease, IntoAddresses, LeaseTag, NodesChanged, Shutdown, TaggedLease,
     Warning,
     error::{
-        AdmitError, ChangeError, ConnectError, InspectError, LeaseError, LockError, NodeReport,
-        WithError, WouldDeadlock,
+        AdmitError, ChangeError, ConnectError, InspectError, LeaseError, LockError, Lost,
+        NodeReport, ReleaseError, WithError, WouldDeadlock,
     },
     inspect::LockReport,
 };
@@ -318,13 +318,22 @@ impl Mutex {
     /// As [`crate::Mutex::with`]. [`WithError::Lost`] if the lock is lost when `work`
     /// returns.
     pub fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, WithError> {
-        let guard = self.lock()?;
-        let value = work(&guard);
-        guard.check()?;
-        // The work is done even if the release is not confirmed: it continues in the background.
-        let _ = guard.release();
-        Ok(value)
+        with(self.lock()?, work, Guard::check, Guard::release)
     }
+}
+
+/// Runs `work` with a guard, and then releases it.
+fn with<G, T>(
+    guard: G,
+    work: impl FnOnce(&G) -> T,
+    check: fn(&G) -> Result<(), Lost>,
+    release: fn(G) -> Result<(), ReleaseError>,
+) -> Result<T, WithError> {
+    let value = work(&guard);
+    check(&guard)?;
+    // The work is done even if the release is not confirmed: it continues in the background.
+    let _ = release(guard);
+    Ok(value)
 }
 
 /// Runs a future to its end on this thread. The client's own thread does the work and wakes us.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     Client, Guard,
     delegate::{delegate_hold, delegate_settings},
-    wait,
+    wait, with,
 };
 use crate::{
     error::{LockError, WithError},
@@ -79,12 +79,7 @@ impl MutexAll {
     /// As [`crate::MutexAll::with`]. [`WithError::Lost`] if the lock is lost when `work`
     /// returns.
     pub fn with<T>(&self, work: impl FnOnce(&GuardAll) -> T) -> Result<T, WithError> {
-        let guard = self.lock()?;
-        let value = work(&guard);
-        guard.check()?;
-        // The work is done even if the release is not confirmed: it continues in the background.
-        let _ = guard.release();
-        Ok(value)
+        with(self.lock()?, work, GuardAll::check, GuardAll::release)
     }
 }
 

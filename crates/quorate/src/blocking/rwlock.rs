@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Client, ReadGuard, WriteGuard, delegate::delegate_settings, wait};
+use super::{Client, ReadGuard, WriteGuard, delegate::delegate_settings, wait, with};
 use crate::error::{LockError, WithError};
 
 impl Client {
@@ -94,12 +94,7 @@ impl RwLock {
     /// As [`crate::RwLock::with_read`]. [`WithError::Lost`] if the lock is lost when `work`
     /// returns.
     pub fn with_read<T>(&self, work: impl FnOnce(&ReadGuard) -> T) -> Result<T, WithError> {
-        let reader = self.read()?;
-        let value = work(&reader);
-        reader.check()?;
-        // The work is done even if the release is not confirmed: it continues in the background.
-        let _ = reader.release();
-        Ok(value)
+        with(self.read()?, work, ReadGuard::check, ReadGuard::release)
     }
 
     /// See [`crate::RwLock::with_write`].
@@ -111,11 +106,6 @@ impl RwLock {
     /// As [`crate::RwLock::with_write`]. [`WithError::Lost`] if the lock is lost when `work`
     /// returns.
     pub fn with_write<T>(&self, work: impl FnOnce(&WriteGuard) -> T) -> Result<T, WithError> {
-        let writer = self.write()?;
-        let value = work(&writer);
-        writer.check()?;
-        // The work is done even if the release is not confirmed: it continues in the background.
-        let _ = writer.release();
-        Ok(value)
+        with(self.write()?, work, WriteGuard::check, WriteGuard::release)
     }
 }

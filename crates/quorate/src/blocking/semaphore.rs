@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Client, Permit, Permits, delegate::delegate_settings, wait};
+use super::{Client, Permit, Permits, delegate::delegate_settings, wait, with};
 use crate::error::{LockError, WithError};
 
 impl Client {
@@ -72,12 +72,7 @@ impl Semaphore {
     /// As [`crate::Semaphore::with`]. [`WithError::Lost`] if the lock is lost when `work`
     /// returns.
     pub fn with<T>(&self, work: impl FnOnce(&Permit) -> T) -> Result<T, WithError> {
-        let permit = self.acquire()?;
-        let value = work(&permit);
-        permit.check()?;
-        // The work is done even if the release is not confirmed: it continues in the background.
-        let _ = permit.release();
-        Ok(value)
+        with(self.acquire()?, work, Permit::check, Permit::release)
     }
 
     /// See [`crate::Semaphore::try_acquire_many`].
@@ -131,11 +126,6 @@ impl Semaphore {
         count: u32,
         work: impl FnOnce(&Permits) -> T,
     ) -> Result<T, WithError> {
-        let permits = self.acquire_many(count)?;
-        let value = work(&permits);
-        permits.check()?;
-        // The work is done even if the release is not confirmed: it continues in the background.
-        let _ = permits.release();
-        Ok(value)
+        with(self.acquire_many(count)?, work, Permits::check, Permits::release)
     }
 }
