@@ -1,6 +1,6 @@
 //! The library from the outside: one binary, one file for each topic.
 
-// All of it is tests, also the bodies that macros make several tests of.
+// All of it is tests, including the bodies that macros turn into several tests.
 #![cfg(test)]
 
 #[macro_use]

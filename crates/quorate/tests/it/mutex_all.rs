@@ -44,7 +44,7 @@ async fn wait_until_queued(fixture: &Fixture, client: &Client, name: &str, count
     }
 }
 
-/// Waits until the nodes have these keys, each on a majority, and no others, and until nobody waits
+/// Waits until the nodes have these keys, each on a majority, and no others, and no client waits
 /// for any lock.
 fn wait_until_only(fixture: &Fixture, wanted: &[&str]) {
     eventually(&format!("the nodes have only {wanted:?}"), PATIENCE, || {

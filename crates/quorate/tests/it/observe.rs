@@ -1,4 +1,4 @@
-//! The events of an observer, and what the adapters make of them.
+//! The events of an observer, and how the adapters report them.
 
 mod callbacks;
 mod debug;

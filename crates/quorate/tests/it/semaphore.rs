@@ -72,7 +72,7 @@ async fn wait_until_held_by(client: &Client, name: &str, who: &str) {
     };
     let seen = tokio::time::timeout(PATIENCE, async {
         while !is_it().await {
-            // Nodes in memory answer at once: nobody else would run.
+            // Nodes in memory answer at once: no other task would run.
             tokio::task::yield_now().await;
         }
     });

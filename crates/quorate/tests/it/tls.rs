@@ -1,4 +1,4 @@
-//! `rediss://`: what is trusted and what is not, and the errors of the caller.
+//! `rediss://`: trusted and untrusted servers, and errors in the settings.
 
 mod certificates;
 mod refusals;

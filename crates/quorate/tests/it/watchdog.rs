@@ -1,4 +1,4 @@
-//! What is held stays held: renewals, their pace, and what ends them.
+//! A held lock stays held: renewals, their interval, and what ends them.
 
 mod batches;
 mod clocks;

@@ -79,7 +79,7 @@ async fn dropped_guard_is_released(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());
-    // On a thread without a runtime: a drop may happen anywhere.
+    // On a thread without a runtime: a guard can be dropped anywhere.
     std::thread::spawn(move || drop(guard)).join().expect("a drop does not panic");
     fixture.wait_until_empty(fixture.all());
 }

@@ -28,7 +28,7 @@ fn former_owner_waits_in_no_queue() {
     assert_eq!(adopted.fence(), lease.fence());
     block_on(adopted.release()).expect("it is held");
     let left = || fixture.servers.iter().any(|server| server.get(NAME).is_some());
-    eventually("nothing is left", PATIENCE, || !left());
+    eventually("no key is left", PATIENCE, || !left());
 }
 
 /// The third node learns of the hand-over too late, and grants her the lock as its next waiter.

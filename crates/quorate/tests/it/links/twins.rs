@@ -92,7 +92,7 @@ fn server_under_two_names_has_one_vote_of_three(mode: Mode) {
             && twins.iter().filter(|report| is_twin(&report.answer)).count() == 1
     });
     assert!(block_on(client.mutex("orders:42").try_lock()).is_err(), "one vote of three");
-    eventually("nothing is left", PATIENCE, || server.lock_keys().is_empty());
+    eventually("no key is left", PATIENCE, || server.lock_keys().is_empty());
     if mode == Mode::Classic {
         assert_eq!(server.command_calls("set"), 0, "too few votes to ask for any");
     }

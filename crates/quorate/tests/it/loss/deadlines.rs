@@ -42,8 +42,8 @@ async fn lock_without_a_majority_is_at_risk_and_then_lost_at_its_deadline() {
             let deadline = promised_until(asked, TTL);
             assert!(lost_at >= deadline, "not before it ends");
             assert!(lost_at - deadline <= TICK, "{:?} after it ends", lost_at - deadline);
-            assert!(lost_at < asked + TTL, "before any node lets go of the key");
-            assert!(!guard.is_at_risk(), "what is lost is not at risk any more");
+            assert!(lost_at < asked + TTL, "before the key expires on any node");
+            assert!(!guard.is_at_risk(), "a lost lock is no longer at risk");
             let told = ["at risk", "lost"].map(|start| fixture.journal.count(start));
             assert_eq!(told, [1, 1], "{failing} of {nodes} nodes: {behaviour:?}");
         }
@@ -59,7 +59,7 @@ async fn loss_is_reported_before_another_can_hold_the_lock() {
     fixture.behave(&[Answer; 3]);
     let wanted = fixture.other().mutex(NAME);
     assert!(is_taken(&wanted).await, "the nodes still have the key");
-    // One per cent and two milliseconds later they have not.
+    // One per cent and two milliseconds later they do not.
     pass(TTL / 100 + 3 * TICK).await;
     assert!(!is_taken(&wanted).await);
 }
@@ -70,7 +70,7 @@ async fn lost_lock_is_never_revived() {
     let guard = fixture.hold().await;
     fixture.behave(&[Hang; 3]);
     let (lost, _) = loss(&guard).await;
-    // What was held back runs now, and the nodes would let the key live on.
+    // The delayed requests run now, and the nodes would keep the key.
     fixture.behave(&[Answer; 3]);
     assert_eq!(guard.check(), Err(lost.clone()));
     assert!(guard.remaining().is_zero());
@@ -100,7 +100,7 @@ async fn paused_holder_finds_its_lock_lost_at_its_first_check() {
     let guard = fixture.hold().await;
     let flag = guard.loss_token();
     assert!(!flag.is_cancelled());
-    // In one jump: neither the watchdog nor any other task has run meanwhile.
+    // In one jump: neither the watchdog nor any other task has run in between.
     let ahead = tokio::time::advance(2 * TTL);
     let mut ahead = std::pin::pin!(ahead);
     let polled = std::future::poll_fn(|cx| Poll::Ready(ahead.as_mut().poll(cx))).await;
@@ -147,7 +147,7 @@ async fn late_confirmation_never_revives_a_lost_lease() {
         move |event: &Event<'_>| {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             if matches!(event, Event::Renewed { .. }) && seen.is_empty() {
-                // Handling this event takes so long that the other lease ends meanwhile.
+                // Handling this event takes so long that the other lease expires.
                 let _ = poll(std::pin::pin!(tokio::time::advance(BRIEF * 62 / 100)));
                 *seen = guards.get().into_iter().flatten().map(|guard| guard.check()).collect();
             }

@@ -1,4 +1,4 @@
-//! A majority of real servers stands still while a lock is held.
+//! A majority of real servers is stopped while a lock is held.
 
 use std::{
     env,
@@ -28,7 +28,7 @@ fn loss_is_reported_before_any_key_expires() {
     let (mut decided, mut round) = (0, 0);
     while decided < rounds {
         round += 1;
-        assert!(round <= 3 * rounds, "only {decided} of {round} rounds say anything");
+        assert!(round <= 3 * rounds, "only {decided} of {round} rounds were conclusive");
         let (guard, renewals, kept_until) = fixture.hold_without_majority();
         block_on(guard.lost());
         assert!(fixture.servers[0].pttl(NAME) > 0, "round {round}: the running node has it");
@@ -40,7 +40,7 @@ fn loss_is_reported_before_any_key_expires() {
         fixture.resume();
         drop(guard);
     }
-    println!("told in time in {decided} of {round} rounds");
+    println!("reported in time in {decided} of {round} rounds");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn check_never_succeeds_after_a_key_has_expired() {
         let (guard, renewals, kept_until) = fixture.hold_without_majority();
         let mut was_held_too_long = false;
         eventually("the key has expired", PATIENCE, || {
-            // Read before the look, so it is not later than that.
+            // Read before the check, so it is not later than that.
             let now = unix_time();
             was_held_too_long |= guard.check().is_ok() && now >= kept_until;
             now > kept_until
@@ -80,9 +80,9 @@ impl Fixture {
         Self { servers, client, log }
     }
 
-    /// Holds the lock and stops a majority right after a renewal. Says how many renewals there
+    /// Holds the lock and stops a majority right after a renewal. Returns how many renewals there
     /// were, and until when those nodes keep the key. If there are more renewals in the end, one
-    /// came through before the nodes stood still, and they keep it for longer.
+    /// arrived before the nodes stopped, and they keep it for longer.
     fn hold_without_majority(&self) -> (Guard, usize, Duration) {
         let guard = block_on(self.client.mutex(NAME).lock_timeout(PATIENCE)).expect("it is free");
         let before = self.log.renewals();
@@ -98,7 +98,7 @@ impl Fixture {
     }
 }
 
-/// When the server lets go of the key, since 1970.
+/// When the key expires on the server, since 1970.
 fn kept_until(server: &Server) -> Duration {
     let script = "local now = redis.call('TIME') \
                   return now[1] * 1000 + math.floor(now[2] / 1000) + redis.call('PTTL', KEYS[1])";
@@ -109,12 +109,12 @@ fn kept_until(server: &Server) -> Duration {
     Duration::from_millis(ms - 1)
 }
 
-/// What this machine's clock says, since 1970.
+/// The time of this machine's clock, since 1970.
 fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970")
 }
 
-/// An observer that knows when things were told. Clones are the same log.
+/// An observer that records when events were reported. Clones are the same log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<(usize, Duration)>>);
 
@@ -124,7 +124,7 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// When the last loss was told.
+    /// When the last loss was reported.
     fn lost_at(&self) -> Duration {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).1
     }
@@ -148,7 +148,7 @@ const ALLOWANCE: Duration = Duration::from_millis(150);
 /// More of them show little more, but take longer.
 const ROUNDS: usize = 20;
 
-/// Set to 1 where nothing else runs: more rounds, and no more allowance than users have.
+/// Set to 1 where nothing else runs: more rounds, and only the allowance that users have.
 const FULL: &str = "QUORATE_FULL";
 const FULL_ROUNDS: usize = 100;
 const LOOKING_ROUNDS: usize = 5;

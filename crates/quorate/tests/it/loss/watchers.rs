@@ -12,12 +12,12 @@ async fn every_watcher_gets_the_loss() {
     let flag = guard.loss_token();
     let mut watchers = JoinSet::new();
     for _ in 0..10 {
-        // They need nothing of the guard: each of them is a task of its own.
+        // They do not borrow the guard: each of them is a task of its own.
         watchers.spawn(guard.lost());
         let flag = flag.clone();
         watchers.spawn(async move { flag.cancelled().await });
     }
-    // One that was polled and has gone is not in the way of the others.
+    // A watcher that was polled and dropped does not block the others.
     let gone = tokio::time::timeout(TTL / 10, guard.lost()).await;
     assert!(gone.is_err(), "nothing is lost yet");
     fixture.behave(&[Hang; 3]);

@@ -1,4 +1,4 @@
-//! Work that is done under a lock, and what becomes of it when the lock is lost.
+//! Work under a lock, and what happens to it when the lock is lost.
 
 use std::{
     future::pending,
@@ -24,7 +24,7 @@ async fn work_that_is_done_in_time_returns_its_value() {
         pass(5 * TTL).await;
         42
     });
-    assert_eq!(worked.await, Ok(42), "renewals go on meanwhile");
+    assert_eq!(worked.await, Ok(42), "it is still renewed");
     let other = fixture.client.mutex("other");
     let worked = other.with(async |guard| {
         pass(5 * TTL).await;
@@ -117,7 +117,7 @@ async fn work_that_waits_forever_ends_at_max_hold() {
     assert_eq!(fixture.holding(), 0);
 }
 
-/// Counts the steps of some work.
+/// Counts the steps of the work.
 #[derive(Clone, Default)]
 struct Steps(Arc<AtomicUsize>);
 
@@ -130,7 +130,7 @@ impl Steps {
         }
     }
 
-    /// Shows that there were some, and that none comes any more.
+    /// Checks that there were steps, and that no step follows.
     async fn are_over(&self) {
         let steps = self.0.load(Ordering::SeqCst);
         assert!(steps > 0);

@@ -86,7 +86,7 @@ async fn get(set: &MutexAll, way: Way) -> GuardAll {
             if let Some(guard) = set.try_lock().await.expect("the nodes answer") {
                 return guard;
             }
-            // Nodes in memory answer at once: nobody else would run.
+            // Nodes in memory answer at once: no other task would run.
             yield_now().await;
         },
         Way::TryOnce => match set.try_lock().await.expect("the nodes answer") {
@@ -98,7 +98,7 @@ async fn get(set: &MutexAll, way: Way) -> GuardAll {
     }
 }
 
-/// What one lock protects: two owners who are inside at once lose a visit.
+/// What one lock protects: two holders at once would lose a visit.
 #[derive(Default)]
 struct Position {
     visits: AtomicU64,

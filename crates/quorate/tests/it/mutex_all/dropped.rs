@@ -43,7 +43,7 @@ async fn no_key_is_left_where_another_holds_some_of_the_locks(mode: Mode) {
 }
 
 /// The last lock is released while the call waits for it, at each step. The call is dropped before
-/// it can look at what has come.
+/// it can handle the grant.
 async fn no_key_is_left_by_a_call_dropped_when_its_last_lock_is_released(mode: Mode) {
     for polls in 1..=POLLS_MAX {
         for polls_after in 0..2 {

@@ -1,4 +1,4 @@
-//! Nodes that are not there.
+//! Nodes that are down.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn minority_of_nodes_that_fail_or_hang_is_not_needed(mode: Mode) {
             drop((other, rest));
             (0..count).for_each(|node| nodes.set(node, Behaviour::Answer));
             let is_empty = || (0..count).all(|node| nodes.names(node).is_empty());
-            eventually("nothing is left", PATIENCE, is_empty);
+            eventually("no key is left", PATIENCE, is_empty);
         }
     }
 }
@@ -68,7 +68,7 @@ fn killed_minority_is_not_needed(mode: Mode) {
     drop(second);
     drop(block_on(pair(&client).lock_timeout(PATIENCE)).expect("all are free"));
     let rest = || cluster.servers[..2].iter().all(|server| server.lock_keys().is_empty());
-    eventually("nothing is left", PATIENCE, rest);
+    eventually("no key is left", PATIENCE, rest);
 }
 
 fn without_a_majority_no_set_is_held(mode: Mode) {
@@ -84,7 +84,7 @@ fn without_a_majority_no_set_is_held(mode: Mode) {
     }
     let waited = block_on(pair(&client).ttl(Duration::from_millis(200)).lock());
     assert!(matches!(waited, Err(LockError::NoQuorum { .. })), "{waited:?}");
-    eventually("nothing is left", PATIENCE, || cluster.servers[0].lock_keys().is_empty());
+    eventually("no key is left", PATIENCE, || cluster.servers[0].lock_keys().is_empty());
 }
 
 fn set_waits_on_while_its_connections_break(mode: Mode) {

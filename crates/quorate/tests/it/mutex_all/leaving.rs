@@ -20,7 +20,7 @@ async fn set_that_times_out_leaves_nothing(fixture: &Fixture) {
     let guard = take(bob.mutex("b")).await;
     for wait in [0, 1, 5, 50].map(Duration::from_millis) {
         let waited = pair(&alice).lock_timeout(wait).await;
-        // A busy machine may take longer than all of that to hear of the nodes.
+        // On a busy machine the nodes may not even answer in this time.
         let is_reported =
             matches!(waited, Err(LockError::Timeout { .. } | LockError::NoQuorum { .. }));
         assert!(is_reported, "{waited:?}");
@@ -37,7 +37,7 @@ async fn set_that_is_dropped_while_it_waits_leaves_nothing(fixture: &Fixture) {
         let set = waiting(pair(&alice));
         match round % 4 {
             0 => wait_until_queued(fixture, &bob, "b", 1).await,
-            // Somewhere on the way.
+            // At any moment of the call.
             steps => {
                 for _ in 0..round / 4 + steps {
                     tokio::task::yield_now().await;
@@ -87,7 +87,7 @@ async fn dropped_set_guard_is_released(fixture: &Fixture) {
     wait_until_only(fixture, &["a", "b"]);
     drop(client);
     set.verify().await.expect("a guard keeps its client alive");
-    // On a thread without a runtime: a drop may happen anywhere.
+    // On a thread without a runtime: a guard can be dropped anywhere.
     std::thread::spawn(move || drop(set)).join().expect("a drop does not panic");
     wait_until_only(fixture, &[]);
 }

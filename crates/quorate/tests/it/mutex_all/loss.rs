@@ -48,7 +48,7 @@ async fn extension_by_hand_reports_the_lock_that_is_lost(fixture: &Fixture) {
     set.extend(2 * LONG).await.expect("both are held");
     assert!(set.remaining() > LONG);
     rob(fixture, "b");
-    set.check().expect("nobody can know yet");
+    set.check().expect("the loss is not known yet");
     set.extend(2 * LONG).await.expect_err("one lock is gone");
     assert_gone(&set.check().expect_err("one lock is gone"));
     drop(set);
@@ -90,7 +90,7 @@ async fn set_that_is_held_for_too_long_is_lost(fixture: &Fixture) {
     wait_until_only(fixture, &[]);
 }
 
-/// A majority of the nodes forgets that we have this lock, and has it for another program.
+/// A majority of the nodes deletes this lock, and stores it for another program.
 fn rob(fixture: &Fixture, name: &str) {
     (0..majority(fixture.len())).for_each(|node| fixture.plant(node, name, b"another"));
 }
@@ -103,5 +103,5 @@ async fn in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("it is notified")
 }
 
-/// The watchdog looks every third of it. Long enough for a stall not to be the reason.
+/// The watchdog checks every third of it. Long enough that a stall is not the reason.
 const TTL: Duration = Duration::from_secs(3);

@@ -17,7 +17,7 @@ in_line_on_every_engine! {
         set_is_not_starved_by_locks_that_keep_coming;
 }
 
-/// All by one client: what two of them know of the nodes' time may differ by a round trip.
+/// All by one client: two clients' estimates of the nodes' time may differ by a round trip.
 async fn waiting_set_is_not_passed_by_later_locks_of_its_names(fixture: &Fixture) {
     let alice = fixture.client("alice").await;
     not_passed(fixture, [&alice, &alice, &alice]).await;
@@ -71,7 +71,7 @@ async fn waiting_set_does_not_pass_earlier_locks(fixture: &Fixture) {
     wait_until_only(fixture, &[]);
 }
 
-/// One of them is always held or waited for: without an order the set would never get both.
+/// One of them is always held or waited for: without a queue the set would never acquire both.
 async fn set_is_not_starved_by_locks_that_keep_coming(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let is_over = Arc::new(AtomicBool::new(false));
@@ -105,7 +105,7 @@ async fn wait_until_reserved(client: &Client, name: &str) {
     tokio::time::timeout(PATIENCE, reserved).await.expect("the set asks for all of its locks");
 }
 
-/// Who held a lock, in this order. Clones are the same list.
+/// The holders of a lock, in order. Clones are the same list.
 #[derive(Clone, Default)]
 struct Turns(Arc<Mutex<Vec<&'static str>>>);
 

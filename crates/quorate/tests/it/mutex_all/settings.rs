@@ -1,4 +1,4 @@
-//! What a set can be made of, and what its locks are like.
+//! The names of a set, and the settings of its locks.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -87,7 +87,7 @@ async fn bad_name_or_ttl_refuses_the_whole_set() {
     }
     assert!(
         client.locks("").all().await.expect("it answers").locks.is_empty(),
-        "nothing was asked"
+        "no node was asked"
     );
     let set = pair(&client).lock().await.expect("both are free");
     let extended = set.extend(Duration::ZERO).await;
@@ -97,7 +97,7 @@ async fn bad_name_or_ttl_refuses_the_whole_set() {
 
 async fn refused(set: &MutexAll, expected: &LockError) {
     let is_expected = |got: Result<Option<GuardAll>, LockError>| {
-        assert_eq!(got.expect_err("it makes no sense"), *expected);
+        assert_eq!(got.expect_err("it is invalid"), *expected);
     };
     is_expected(set.try_lock().await);
     is_expected(set.lock().await.map(Some));

@@ -1,4 +1,4 @@
-//! All locks or none, and what each of them promises by itself.
+//! All locks or none, and the guarantees of each.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ async fn held_mutex_excludes_sets_with_its_name(fixture: &Fixture) {
         let waiter = waiting(pair(&alice));
         wait_until_queued(fixture, &bob, name, 1).await;
         assert!(!waiter.is_finished(), "{name} is held");
-        guard.verify().await.expect("a waiting set takes nothing away");
+        guard.verify().await.expect("a waiting set does not end it");
         guard.release().await.expect("it was held");
         let set = waiter.await.expect("no panic");
         set.verify().await.expect("it is held");

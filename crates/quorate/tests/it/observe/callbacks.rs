@@ -45,7 +45,7 @@ fn waker_that_extends_a_lock_does_not_block_renewals() {
     assert_eq!(block_on(lost).reason, LostReason::Gone);
 }
 
-/// Extends another lock wherever it is woken.
+/// Extends another lock when it is woken.
 struct Inline {
     other: Guard,
     is_done: AtomicBool,

@@ -1,4 +1,4 @@
-//! Waiting, holding, renewing, losing.
+//! Events of waits, holds, renewals and losses.
 
 use quorate::memory::Behaviour::{Answer, Hang};
 use tokio::task::JoinSet;
@@ -16,7 +16,7 @@ async fn every_end_of_a_wait_is_reported() {
     assert_eq!(waits(&fixture), [0, 0], "a try does not wait");
 
     assert!(fixture.mutex().lock_timeout(TTL).await.is_err());
-    assert_eq!(waits(&fixture), [1, 1], "it gave up");
+    assert_eq!(waits(&fixture), [1, 1], "it timed out");
 
     let mutex = fixture.mutex();
     let cut = tokio::time::timeout(TTL, mutex.lock()).await;
@@ -32,7 +32,7 @@ async fn every_end_of_a_wait_is_reported() {
     drop(guard);
 
     drop(fixture.mutex().lock().await.unwrap());
-    assert_eq!(waits(&fixture), [3, 3], "nobody had the lock");
+    assert_eq!(waits(&fixture), [3, 3], "it was free");
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,7 +58,7 @@ async fn every_end_of_a_guard_is_reported() {
         let mutex = fixture.client.mutex(format!("order:{number}"));
         tasks.spawn(async move {
             let _guard = mutex.lock().await;
-            assert!(number % 3 != 0, "some of them go wrong");
+            assert!(number % 3 != 0, "some of them fail");
             pass(TTL * number).await;
         });
     }

@@ -43,7 +43,7 @@ async fn everything_that_happens_is_counted(mode: Mode) {
     assert_eq!(book.gauge("quorate_held_locks kind=mutex"), 0.0);
     assert_eq!(book.counter("quorate_acquire_total kind=mutex outcome=acquired"), 1);
     let busy = book.counter("quorate_acquire_total kind=mutex outcome=busy");
-    assert_eq!(busy, 2, "one that tried, and one that waited in vain");
+    assert_eq!(busy, 2, "a try, and a wait that timed out");
     assert_eq!(book.counter("quorate_acquire_total kind=mutex outcome=cancelled"), 0);
     assert_eq!(book.counter("quorate_release_total kind=mutex outcome=done"), 1);
     assert_eq!(book.samples("quorate_wait_duration_seconds kind=mutex").len(), 1);
@@ -129,7 +129,7 @@ async fn no_lock_is_named_in_a_label() {
     assert!(!keys.iter().any(|key| key.contains("order:")), "{keys:?}");
 }
 
-/// A recorder that keeps everything. Clones are the same book.
+/// A recorder that keeps everything. Clones share their records.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<Pages>>);
 
@@ -176,7 +176,7 @@ impl Book {
     }
 }
 
-/// The name and its labels, in the order of the alphabet.
+/// The name and its labels, in alphabetical order.
 fn text(key: &Key) -> String {
     let mut labels: Vec<String> =
         key.labels().map(|label| format!(" {}={}", label.key(), label.value())).collect();

@@ -1,4 +1,4 @@
-//! Rounds of asking all nodes: their start, each node's answer, their end.
+//! Rounds, one command to all nodes: their start, each node's answer, their end.
 
 use std::{
     sync::{Arc, Mutex},
@@ -64,7 +64,7 @@ async fn answer_of_each_node_is_reported(mode: Mode) {
         "acquire memory:2 answered connection_refused",
         "acquire memory:4 answered granted",
         "acquire orders:42 ended busy",
-        // It came to itself when the round was over.
+        // It answered after the end of the round.
         "acquire memory:3 answered granted",
     ];
     assert_eq!(acquire, expected);
@@ -129,7 +129,7 @@ async fn round_has_one_number_and_reports_its_duration(mode: Mode) {
     assert_eq!(of_first, expected.iter().collect::<Vec<_>>());
 }
 
-/// The number of a round, what was told about it, and how many milliseconds it took.
+/// The number of a round, its events, and how many milliseconds it took.
 type Told = (u64, &'static str, u128);
 
 async fn clients_that_share_an_observer_have_distinct_round_numbers(mode: Mode) {

@@ -119,7 +119,7 @@ async fn rounds_that_have_ended_are_not_kept() {
     assert_eq!(pages.closed, pages.spans.len(), "every span was closed");
 }
 
-/// A subscriber that keeps everything. Clones are the same book.
+/// A subscriber that keeps everything. Clones share their records.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<Pages>>);
 

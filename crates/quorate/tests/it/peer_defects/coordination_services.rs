@@ -1,4 +1,4 @@
-//! etcd, Consul, Kubernetes: what their users report and what applies here.
+//! etcd, Consul, Kubernetes: defects that their users report and that could apply here.
 
 use std::sync::{Arc, Mutex};
 

@@ -26,7 +26,7 @@ async fn node_redlock_even_n_does_not_hang() {
         (0..nodes / 2).for_each(|node| fixture.nodes.plant(node, NAME, b"another's"));
         let mutex = fixture.mutex();
         let tried = tokio::time::timeout(FAR, mutex.try_lock()).await.expect("it ends");
-        assert!(tried.unwrap().is_none(), "a tie is won by nobody");
+        assert!(tried.unwrap().is_none(), "no owner wins a tie");
     }
 }
 
@@ -38,7 +38,7 @@ async fn node_redlock_expired_lock_is_never_returned() {
     let mutex = client.mutex(NAME);
     let call = tokio::spawn(async move { mutex.try_lock().await });
     pass(2 * TTL).await;
-    // Every node grants, but nothing is left of what was asked for.
+    // Every node grants, but the lease has expired by then.
     (0..3).for_each(|node| nodes.set(node, Answer));
     let called = call.await.unwrap();
     assert!(matches!(called, Err(LockError::NoQuorum { .. })), "{called:?}");
@@ -78,7 +78,7 @@ async fn node_redlock_retry_does_not_vote_against_itself(mode: Mode) {
     let waiting = tokio::spawn(async move { mutex.lock().await });
     pass(TTL / 10).await;
     let tries = fixture.journal.count("acquire memory:0 answered granted");
-    assert!(tries > 1, "it has tried and tried");
+    assert!(tries > 1, "it has tried several times");
     fixture.nodes.forget(1);
     // Now it depends on the node that granted every time.
     let guard = tokio::time::timeout(TTL / 10, waiting).await.unwrap().unwrap().unwrap();
@@ -106,7 +106,7 @@ async fn node_redlock_business_error_is_not_masked_by_release() {
         fixture.behave(&[Fail; 3]);
         Err::<(), _>("no such order")
     });
-    assert_eq!(worked.await.unwrap(), Err("no such order"), "no node heard of the release");
+    assert_eq!(worked.await.unwrap(), Err("no such order"), "no node received the release");
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +157,7 @@ async fn redlock_net_stalled_extension_does_not_prolong_a_lock() {
     let started = Instant::now();
     let extended = guard.extend(TTL).await;
     assert!(matches!(extended, Err(ExtendError::Lost(_))), "{extended:?}");
-    assert!(started.elapsed() < TTL, "it is known before the nodes let go of the key");
+    assert!(started.elapsed() < TTL, "it is known before the key expires");
     assert!(guard.check().is_err());
 }
 

@@ -46,7 +46,7 @@ async fn redis_py_connection_error_on_release_does_not_leave_the_key_forever() {
     fixture.behave(&[Fail; 3]);
     assert!(matches!(guard.release().await, Err(ReleaseError::NoQuorum { .. })));
     fixture.behave(&[Answer; 3]);
-    assert_eq!(fixture.holding(), 0, "what could not be sent is sent later");
+    assert_eq!(fixture.holding(), 0, "the release is sent later");
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,8 +91,8 @@ fn python_redis_lock_ttl_below_a_second_is_kept() {
     let mutex = client.mutex(NAME).ttl(Duration::from_millis(123)).no_renew();
     let guard = block_on(mutex.lock()).unwrap();
     assert!((-2..=123).contains(&server.pttl(NAME)));
-    eventually("it goes by itself", PATIENCE, || server.lock_keys().is_empty());
-    assert!(guard.check().is_err(), "and its holder knew before");
+    eventually("it expires", PATIENCE, || server.lock_keys().is_empty());
+    assert!(guard.check().is_err(), "its holder knew before");
 }
 
 #[tokio::test(start_paused = true)]

@@ -80,7 +80,7 @@ fn redisson_partitioned_holder_stops_before_another_begins() {
     let guard = block_on(holder.mutex(NAME).lock()).unwrap();
     cluster.set(&[0, 1, 2], Fault::BlackHole);
     let taken = block_on(other.mutex(NAME).lock_timeout(PATIENCE)).unwrap();
-    assert!(guard.check().is_err(), "two hold it");
+    assert!(guard.check().is_err(), "it has two holders");
     cluster.set(&[0, 1, 2], Fault::Pass);
     drop(guard);
     assert!(block_on(holder.shutdown(PATIENCE)).is_clean);

@@ -26,9 +26,9 @@ async fn redsync_cancelled_caller_still_cleans_up() {
     let mutex = fixture.mutex();
     let cut = tokio::time::timeout(TTL / 1_000, mutex.lock()).await;
     assert!(cut.is_err());
-    assert_eq!(fixture.holding(), 0, "it is gone where it was");
+    assert_eq!(fixture.holding(), 0, "it is deleted where it was stored");
     fixture.behave(&[Answer; 3]);
-    assert_eq!(fixture.holding(), 0, "and does not appear where it was on its way");
+    assert_eq!(fixture.holding(), 0, "it is not stored where it was in flight");
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,7 +56,7 @@ async fn redsync_taken_key_at_release_is_reported_as_a_loss() {
     }
     let Err(ReleaseError::Lost(lost)) = guard.release().await else { panic!("it is another's") };
     assert_eq!(lost.reason, LostReason::Gone);
-    assert_eq!(fixture.holding(), 3, "what is not ours stays");
+    assert_eq!(fixture.holding(), 3, "the key of another program stays");
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +135,7 @@ async fn pottery_extend_subtracts_the_time_that_it_took(mode: Mode) {
     let guard = take(&client.mutex(NAME).no_renew()).await;
     fixture.behave(&[Hang; 3]);
     let (extended, ()) = tokio::join!(guard.extend(2 * TTL), async {
-        // Not so long that the nodes are given up and asked again.
+        // Short enough that the nodes are not given up and asked again.
         pass(TTL / 20).await;
         fixture.behave(&[Answer; 3]);
     });

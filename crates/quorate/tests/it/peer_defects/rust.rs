@@ -74,7 +74,7 @@ async fn rslock_one_black_holed_node_does_not_stall() {
     guard.extend(TTL).await.unwrap();
     guard.verify().await.unwrap();
     guard.release().await.unwrap();
-    assert_eq!(started.elapsed(), Duration::ZERO, "nobody waited for it");
+    assert_eq!(started.elapsed(), Duration::ZERO, "no call waited for it");
 }
 
 async fn rslock_connection_errors_do_not_make_a_lock_spin_forever(mode: Mode) {
@@ -122,7 +122,7 @@ async fn redlock_rs_waiting_does_not_block_the_runtime() {
     let guard = fixture.hold().await;
     let mutex = fixture.mutex();
     let waiting = tokio::spawn(async move { mutex.lock().await });
-    // This would never run on the one thread that there is.
+    // This would never run on the only thread.
     pass(TTL).await;
     assert!(!waiting.is_finished());
     drop(guard);

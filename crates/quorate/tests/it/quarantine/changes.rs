@@ -53,8 +53,8 @@ async fn replaced_node_that_still_runs_has_no_vote() {
     let load = Load::start(&old, "old");
     let operator = client(&servers, &[0, 1, 3]);
     operator.change_nodes().await.expect("all answer");
-    // It was told nothing, and its clients hear from the others that it is out.
-    wait_until(&old, "it is out", |nodes| {
+    // It was not notified, and its clients learn from the others that it is replaced.
+    wait_until(&old, "it is replaced", |nodes| {
         let text = nodes[2].to_string();
         text.contains("the nodes have agreed on") && text.contains(&servers[3].url())
     });
@@ -77,15 +77,15 @@ async fn clients_with_either_list_join_until_the_change_is_closed() {
     wait_until(&old, "the old list is admitted", |nodes| nodes.iter().all(is_attached));
     assert!(load.stop().await > 0, "both lists are in use");
     let closed = close(&new).await;
-    assert!(!closed, "nothing is open any more");
-    wait_until(&old, "the old list is out", |nodes| {
+    assert!(!closed, "the change is closed");
+    wait_until(&old, "the old list is rejected", |nodes| {
         nodes.iter().all(|node| node.to_string().contains("the nodes have agreed to be 4"))
     });
     assert!(more.stop().await > 0);
 }
 
 /// While two lists are in use, the first node that a new client meets does not vote for it until
-/// others have confirmed the list. That is no reason to give up.
+/// others have confirmed the list. The first try waits for that.
 #[tokio::test(flavor = "multi_thread")]
 async fn first_try_of_a_new_client_waits_until_the_nodes_confirm_each_other() {
     let servers = Server::start_many(4);
@@ -115,7 +115,7 @@ async fn second_change_within_a_quarantine_is_proposed_to_no_node() {
     new.change_nodes().await.expect("all answer");
     let idle = client([1, 4]);
     wait_until(&idle, "it has met them", |nodes| nodes[..2].iter().all(is_attached));
-    // As if it had heard of it long before the others.
+    // As if it had received it long before the others.
     let mut quick = servers[1].connection();
     cmd("HDEL").arg("quorate:node").arg("changed").exec(&mut quick).expect("it is deleted");
     // The node that would reject it gets it last.
@@ -139,7 +139,7 @@ async fn second_change_within_a_quarantine_is_proposed_to_no_node() {
     assert!(load.stop().await > 0);
 }
 
-/// Two of five have forgotten, one of which is slow to answer, and one is dead.
+/// Two of five have lost their data, one of them is slow to answer, and a third is down.
 #[tokio::test(flavor = "multi_thread")]
 async fn vouching_client_waits_for_every_node_that_answers() {
     let servers = Server::start_many(5);
@@ -165,7 +165,7 @@ async fn vouching_client_waits_for_every_node_that_answers() {
         let place: Option<u8> = place.query(&mut servers[node].connection()).expect("it answers");
         place == Some(1)
     };
-    // It has heard of the first three, which are a majority.
+    // It has the answers of the first three, which are a majority.
     eventually("the slow one is asked", PATIENCE, || slow.connections() > before);
     assert!(!has_place(2) && !has_place(3) && !vouching.is_finished());
     slow.set(Fault::Pass);
@@ -191,7 +191,7 @@ async fn changes_that_are_no_single_step_are_refused() {
         assert!(!matches!(error, ChangeError::Unheard { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
-    // This error comes first, whatever else is wrong.
+    // This error takes precedence over all others.
     let longer = settings([0, 3, 4].map(|node| servers[node].url())).max_ttl(MAX_TTL * 2);
     let longer = longer.build().expect("valid settings");
     let error = longer.change_nodes().await.expect_err("it has other terms");
@@ -221,7 +221,7 @@ fn client(servers: &[Server], nodes: &[usize]) -> Client {
     settings(urls).build().expect("valid settings")
 }
 
-/// Ends the time of two lists as soon as that is allowed, and says whether it goes on.
+/// Closes the change as soon as that is allowed, and returns whether it is still open.
 async fn close(client: &Client) -> bool {
     let started = Instant::now();
     loop {
@@ -232,7 +232,7 @@ async fn close(client: &Client) -> bool {
     }
 }
 
-/// Takes a lock again and again, and takes down what happens.
+/// Acquires a lock again and again, and records what happens.
 struct Load {
     recorder: Recorder,
     is_over: Arc<AtomicBool>,
@@ -257,7 +257,7 @@ impl Load {
         Self { recorder, is_over, tasks }
     }
 
-    /// How often the lock was had.
+    /// How often the lock was acquired.
     async fn stop(self) -> usize {
         self.is_over.store(true, Ordering::SeqCst);
         let mut times = 0;

@@ -31,8 +31,8 @@ async fn node_whose_clock_was_set_forward_does_not_vote_again() {
     forget(servers, |servers| servers[NODE].clock().forward(2 * MAX_TTL)).await;
 }
 
-/// One holds a lock on two nodes of three. One of those forgets, and at once another client asks,
-/// which was attached to all of them before.
+/// One client holds a lock on two nodes of three. One of those loses its data, and at once another
+/// client asks, which was attached to all of them before.
 async fn forget(servers: ServerBuilder, how: impl FnOnce(&[Server])) {
     let fixture = Fixture::of(servers.start_many(3), MAX_TTL);
     let (proxy, other) = (Proxy::start(&fixture.servers[0].address()), client(&fixture).await);
@@ -45,11 +45,11 @@ async fn forget(servers: ServerBuilder, how: impl FnOnce(&[Server])) {
     how(&fixture.servers);
     let second = other.mutex("a").try_lock().await;
     held.check().expect("it is held");
-    assert!(!matches!(second, Ok(Some(_))), "two hold the lock: {:?}", other.node_status());
+    assert!(!matches!(second, Ok(Some(_))), "the lock has two holders: {:?}", other.node_status());
     assert_eq!(fixture.servers[NODE].get("a"), None, "a node without a vote stores nothing");
 }
 
-/// A node that has lost everything and got the key again from another client: what it says about a
+/// A node that has lost everything and got the key again from another client: its answer about a
 /// lease does not count.
 #[tokio::test(flavor = "multi_thread")]
 async fn node_with_the_data_of_another_neither_extends_nor_hands_over() {
@@ -84,7 +84,7 @@ async fn node_whose_quarantine_has_just_ended_is_not_asked_for_a_lock() {
     held.release().await.expect("it is held");
 }
 
-/// A server may forget its scripts at any time: that costs nobody a vote.
+/// A server may forget its scripts at any time: no client loses a vote by that.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_try_acquires_although_the_script_was_lost() {
     let fixture = Fixture::of(Server::start_many(3), MAX_TTL);
@@ -102,7 +102,7 @@ async fn one_try_acquires_although_the_script_was_lost() {
     }
 }
 
-/// What is stored is what other libraries know, and no script stores it where there is no guard.
+/// The stored value is the one of other libraries, and without quarantine no script stores it.
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_data_is_the_same_with_and_without_quarantine() {
     let (fixture, alone) = (Fixture::new(3), Server::start());
@@ -133,5 +133,5 @@ async fn client(fixture: &Fixture) -> Client {
 /// The node that forgets.
 const NODE: usize = 1;
 
-/// So long that nothing is renewed meanwhile.
+/// Long enough that nothing is renewed in between.
 const MAX_TTL: Duration = Duration::from_secs(60);

@@ -26,7 +26,7 @@ async fn clock_that_is_set_forward() {
     forget(&fixture, STEPPED, server, || server.clock().forward(MINUTE)).await;
 }
 
-/// The keys of that node live for longer, which delays nobody: the others are a majority. To set it
+/// The keys of that node last longer, which delays no client: the others are a majority. To set it
 /// right is to set it forward.
 async fn clock_that_is_set_back_and_forward_again() {
     let fixture = fixture_with(LONG_TTL);
@@ -35,7 +35,7 @@ async fn clock_that_is_set_back_and_forward_again() {
     eventually("locks are taken", PATIENCE, || load.claims_since(Moment::from_nanos(0)) >= 50);
     server.clock().back(MINUTE);
     let then = Moment::now();
-    eventually("it goes on", PATIENCE, || {
+    eventually("it continues", PATIENCE, || {
         let nodes = watcher.node_status();
         assert!(nodes.iter().all(is_attached), "nothing is forgotten: {nodes:?}");
         load.claims_since(then) >= 300
@@ -47,11 +47,11 @@ async fn clock_that_is_set_back_and_forward_again() {
     });
     let started = Instant::now();
     wait_for_vote(&watcher, NODE);
-    println!("set back, and right again: votes after {:?}", started.elapsed());
+    println!("set back, and corrected: votes after {:?}", started.elapsed());
     println!("set back: {} lost, {}", load.lost(), load.end().await.report());
 }
 
-/// No lock would ever end there.
+/// No lock would ever expire there.
 async fn clock_that_stands_still() {
     let fixture = fixture_with(LONG_TTL);
     let clock = fixture.servers[NODE].clock();
@@ -67,7 +67,7 @@ async fn clock_that_stands_still() {
     wait_until(&client, "it votes", |nodes| nodes.iter().all(is_attached));
 }
 
-/// An hour by the node's clock is not the time that the locks need.
+/// An hour on the node's clock does not end the locks.
 async fn clock_that_is_set_forward_during_the_quarantine() {
     let fixture = new_fixture();
     let (server, client) = (&fixture.servers[NODE], fixture.client("client").await);
@@ -83,7 +83,7 @@ async fn clock_that_is_set_forward_during_the_quarantine() {
     });
     wait_for_vote(&newcomer, NODE);
     let voted = stepped.elapsed();
-    println!("an hour forward during the guard: votes after {voted:?}");
+    println!("an hour forward during the quarantine: votes after {voted:?}");
     assert!(voted >= GUARD, "{voted:?}");
     wait_for_vote(&client, NODE);
 }
@@ -96,7 +96,7 @@ fn fixture_with(max_ttl: Duration) -> Fixture {
     Fixture::of(Server::builder().own_clock().start_many(3), max_ttl)
 }
 
-/// Of locks that nobody loses because the machine is busy.
+/// The ttl of locks that are not lost even on a busy machine.
 const LONG_TTL: Duration = Duration::from_secs(5);
 
 const NODE: usize = 1;

@@ -60,7 +60,7 @@ async fn quarantined_node_that_is_killed_is_reported_as_down() {
     }
 }
 
-/// A client of three new servers that count down their guards.
+/// A client of three new servers in quarantine.
 fn quarantined_client(mode: Mode) -> (Vec<Server>, Client) {
     let servers = Server::start_many(3);
     let settings = mode.of(settings(servers.iter().map(Server::url)).max_ttl(MAX_TTL));
@@ -74,7 +74,7 @@ fn quarantined_client(mode: Mode) -> (Vec<Server>, Client) {
     (servers, client)
 }
 
-/// The most that is left on any node.
+/// The longest remaining quarantine of any node.
 fn left(nodes: &[NodeReport]) -> Duration {
     let left = |node: &NodeReport| quarantined(node).expect("it is quarantined").0;
     nodes.iter().map(left).max().expect("there are nodes")
@@ -86,10 +86,10 @@ fn is_refused(report: &NodeReport) -> bool {
 
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Nodes are asked again in between, and what they say is up to a second old: for so long an answer
-/// is waited for.
+/// Nodes are asked again in between, and their answers are up to a second old: for this time an
+/// answer is waited for.
 const ROUNDING: Duration = Duration::from_secs(1);
 
-/// As users have it: 68.2 s of guard, so that a node is asked again after up to 17 s.
+/// The default: a quarantine of 68.2 s, so that a node is asked again after up to 17 s.
 const MAX_TTL: Duration = Duration::from_secs(60);
 const NOTICED_WITHIN: Duration = Duration::from_secs(10);

@@ -27,7 +27,7 @@ async fn damaged_record_is_reported_until_it_is_deleted() {
         (&["SET", RECORD, "text"], "it has another type"),
     ] {
         tell(server, damage);
-        // The other two must answer, however much the machine has to do.
+        // The other two must answer, even on a busy machine.
         let settings = fixture.settings().vote_timeout(PATIENCE);
         let client = settings.connect().await.expect("two of them vote");
         let damaged = expect_damaged(&client, 1, what);
@@ -50,7 +50,7 @@ async fn damaged_record_is_reported_until_it_is_deleted() {
     wait_until(&client, "it is quarantined anew", |nodes| quarantined(&nodes[1]).is_some());
 }
 
-/// Those without the guard look at it as well.
+/// Clients without quarantine read it as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn record_of_another_type_is_reported_without_quarantine() {
     let server = Server::start();

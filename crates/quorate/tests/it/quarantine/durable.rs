@@ -26,7 +26,7 @@ async fn durable_node_votes_at_once_and_keeps_its_locks() {
     let guard = client.mutex("a").lock().await.expect("the nodes vote");
     let fence = guard.fence();
     let server = &fixture.servers[NODE];
-    wait_until(&client, "they say that they are durable", |_| {
+    wait_until(&client, "they report that they are durable", |_| {
         fixture.servers.iter().all(|server| field(server, "durable") == "1")
     });
     let holder = server.get("a").expect("it is held there");
@@ -40,7 +40,7 @@ async fn durable_node_votes_at_once_and_keeps_its_locks() {
     assert!(!has_quarantine, "it votes at once");
     guard.verify().await.expect("it is held");
     assert_eq!(guard.fence(), fence);
-    // The others cannot help it: two that were restarted are a majority.
+    // The others cannot replace it: two that were restarted are a majority.
     fixture.servers[2].restart();
     wait_until(&client, "it votes again", |nodes| nodes.iter().all(is_attached));
     assert_eq!(guard.check(), Ok(()), "{:?}", client.node_status());
@@ -74,7 +74,7 @@ async fn node_that_is_no_longer_durable_is_quarantined() {
     let fixture = Fixture::of(always().start_many(3), MAX_TTL);
     let client = durable(&fixture).await;
     let server = &fixture.servers[NODE];
-    wait_until(&client, "it says that it is durable", |_| field(server, "durable") == "1");
+    wait_until(&client, "it reports that it is durable", |_| field(server, "durable") == "1");
     let mut connection = server.connection();
     let set = |value: &str| ["SET", "no-appendfsync-on-rewrite", value].map(str::to_owned);
     cmd("CONFIG").arg(&set("yes")).exec(&mut connection).expect("it is set");
@@ -83,14 +83,14 @@ async fn node_that_is_no_longer_durable_is_quarantined() {
     restart_and_wait(&fixture, &client, OTHER).await;
 }
 
-/// The replica could take its place, and may lack what was written last.
+/// The replica could replace it, and may lack the last writes.
 async fn node_with_a_replica_is_quarantined() {
     let fixture = Fixture::of(always().start_many(3), MAX_TTL);
     let (server, replica) = (&fixture.servers[NODE], Server::start());
     let mut follow = cmd("REPLICAOF");
     follow.arg("127.0.0.1").arg(server.port());
     follow.exec(&mut replica.connection()).expect("it follows");
-    eventually("it is followed", PATIENCE, || {
+    eventually("it has a replica", PATIENCE, || {
         let info = cmd("INFO").arg("replication").query::<String>(&mut server.connection());
         info.is_ok_and(|info| info.contains("connected_slaves:1"))
     });

@@ -55,7 +55,7 @@ impl Fixture {
         attached(self.settings().who(who)).await
     }
 
-    /// Clients at work: two jobs let go at once, the last one has to renew.
+    /// Clients at work: two jobs release at once, the last one needs renewals.
     pub(crate) async fn load(&self) -> Load {
         let mut clients = Vec::new();
         for number in 0..3 {
@@ -136,5 +136,5 @@ pub(crate) fn wait_for_vote(client: &Client, node: usize) -> Duration {
 pub(crate) const TTL: Duration = Duration::from_millis(500);
 pub(crate) const MAX_TTL: Duration = Duration::from_millis(1_000);
 
-/// What the documents say about it: 2 % and 2 s more than the longest ttl, and a session's life.
+/// As documented: 2 % and 2 s more than the longest ttl, and the lifetime of a session.
 pub(crate) const GUARD: Duration = Duration::from_millis(1_000 + 20 + 2_000 + 5_000);

@@ -1,5 +1,5 @@
-//! Every way in which a node forgets, while clients are at work: it does not vote until what it has
-//! forgotten would be over, the others go on, and no two hold a lock at a time.
+//! Every way in which a node loses data, while clients are at work: it does not vote until the
+//! leases it has lost would have expired, the others continue, and no lock has two holders.
 
 use std::time::{Duration, Instant};
 
@@ -63,12 +63,12 @@ async fn node_that_has_its_data_after_a_crash_but_perhaps_not_the_last_of_it() {
     forget(&fixture, OTHER, &fixture.servers[NODE], || fixture.servers[NODE].restart()).await;
 }
 
-/// What is true of each of them, where the same server is the node afterwards.
+/// The test of each case in which the same server is the node afterwards.
 pub(super) async fn forget(fixture: &Fixture, why: &str, server: &Server, how: impl FnOnce()) {
     forget_as(fixture, why, (server, server.node_id()), how).await;
 }
 
-/// And where another one has to take the name.
+/// The test of the cases in which another server takes the address.
 async fn forget_as(
     fixture: &Fixture,
     why: &str,
@@ -86,7 +86,7 @@ async fn forget_as(
     wait_until(&watcher, "it is quarantined", |nodes| {
         // It may have been a replica before, or nothing.
         quarantined(&nodes[NODE]).is_some_and(|(left, told)| {
-            // Until it has its place, that is said as well.
+            // Until it has its place, that is reported as well.
             assert!(told.starts_with(why), "{told}");
             left > GUARD / 2 && left <= GUARD
         })
@@ -94,7 +94,7 @@ async fn forget_as(
     let seen = started.elapsed();
     is_at_work(100, Moment::now());
     let nodes = watcher.node_status();
-    assert!(quarantined(&nodes[NODE]).is_some(), "the others went on meanwhile: {nodes:?}");
+    assert!(quarantined(&nodes[NODE]).is_some(), "the others continued: {nodes:?}");
     assert!([0, 2].iter().all(|other| is_attached(&nodes[*other])), "{nodes:?}");
     eventually("no session is left, or begun", PATIENCE, || server.sessions() == 0);
     assert!(quarantined(&watcher.node_status()[NODE]).is_some(), "no session, no vote");
@@ -134,11 +134,11 @@ const NODE: usize = 1;
 const NEW: &str = "it knows nothing of earlier locks";
 const OTHER: &str = "it was restarted, or has another server's data";
 
-/// For so long holders find the node before it is asked for locks.
+/// For this time holders find the node before it is asked for locks.
 const RECOVERY: Duration = Duration::from_secs(5);
 
-/// A guard ends with the next look at it, which may be late on a busy machine.
+/// A quarantine ends with the next check of it, which may be late on a busy machine.
 const LATE: Duration = Duration::from_secs(4);
 
-/// With two of three nodes, nobody waits for long.
+/// With two of three nodes, no client waits for long.
 const WAIT_MAX: Duration = Duration::from_secs(6);

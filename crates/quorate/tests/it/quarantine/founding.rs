@@ -27,7 +27,7 @@ async fn new_servers_vote_after_their_quarantine() {
         assert!(why.starts_with("it knows nothing of earlier locks"), "{why}");
     }
     // A waiter waits for the end of the quarantine.
-    let guard = client.mutex("a").lock().await.expect("the guard has an end");
+    let guard = client.mutex("a").lock().await.expect("the quarantine ends");
     assert!(started.elapsed() >= GUARD, "{:?}", started.elapsed());
     guard.release().await.expect("it is held");
 }
@@ -42,7 +42,7 @@ async fn admitted_servers_vote_at_once() {
     client.admit().await.expect("they vote anyway");
 }
 
-/// Waiting clients do not keep servers busy, but learn what is needed anyway.
+/// Waiting clients do not keep servers busy, but still learn when the nodes vote.
 #[tokio::test(flavor = "multi_thread")]
 async fn client_asks_seldom_during_a_long_quarantine() {
     let servers = Server::start_many(3);
@@ -53,7 +53,7 @@ async fn client_asks_seldom_during_a_long_quarantine() {
     let asked = || proxies.iter().map(Proxy::connections).collect::<Vec<_>>();
     let left = |nodes: &[NodeReport]| quarantined(&nodes[0]).map(|(left, _)| left);
     let mut before = (Vec::new(), Duration::ZERO);
-    wait_until(&client, "nobody asks for longer than between two tries", |nodes| {
+    wait_until(&client, "the time without a request is longer than between two tries", |nodes| {
         let (asked, left) = (asked(), left(nodes).expect("it is quarantined"));
         if asked != before.0 {
             before = (asked, left);
@@ -96,6 +96,6 @@ async fn only_empty_servers_are_admitted_and_all_or_none() {
     wait_until(&client, "all vote", |nodes| nodes.iter().all(is_attached));
     servers[1].flush_all();
     wait_until(&client, "it is noticed", |nodes| quarantined(&nodes[1]).is_some());
-    let error = client.admit().await.expect_err("the others may have given locks");
+    let error = client.admit().await.expect_err("the others may have granted locks");
     assert!(matches!(error, AdmitError::InUse { .. }), "{error}");
 }

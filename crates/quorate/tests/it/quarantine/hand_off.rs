@@ -1,4 +1,4 @@
-//! A node that has become a copy of another, while its connections stay: it hands nothing on.
+//! A node that has become a copy of another, while its connections stay: it hands off nothing.
 
 use std::time::Duration;
 
@@ -43,8 +43,10 @@ async fn hand_off_round(fixture: &Fixture, round: usize) {
     });
     copy_by_replication(second, first);
     drop(early);
-    eventually("the lock is had or lost", PATIENCE, || next.is_finished() || held.check().is_err());
-    assert!(held.check().is_err(), "two hold the lock: {:?}", late.node_status());
+    eventually("the lock is acquired or lost", PATIENCE, || {
+        next.is_finished() || held.check().is_err()
+    });
+    assert!(held.check().is_err(), "the lock has two holders: {:?}", late.node_status());
     drop(held);
     next.await.expect("no panic").expect("its turn comes");
     wait_for_vote(&late, 1);
@@ -52,7 +54,7 @@ async fn hand_off_round(fixture: &Fixture, round: usize) {
 
 async fn waiting(client: Client, name: String) -> Result<(), LockError> {
     let guard = client.mutex(&name).lock_timeout(PATIENCE).await?;
-    // Whether it was lost meanwhile is not the question.
+    // It may have been lost in between.
     let _ = guard.release().await;
     Ok(())
 }

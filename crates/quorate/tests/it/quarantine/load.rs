@@ -1,4 +1,4 @@
-//! Clients at work on some locks, whose every claim is taken down.
+//! Clients at work on some locks, whose claims are all recorded.
 
 use std::{
     sync::{
@@ -49,13 +49,13 @@ impl Load {
         self.lost.load(Ordering::SeqCst)
     }
 
-    /// How often a lock was taken since then.
+    /// How often a lock was acquired since then.
     pub(crate) fn claims_since(&self, then: Moment) -> usize {
         let history = self.recorder.history();
         history.claims().iter().filter(|claim| claim.acquired_at >= then).count()
     }
 
-    /// Lets everybody end, and finds that all promises were kept.
+    /// Ends all tasks, and checks the history.
     pub(crate) async fn end(self) -> History {
         self.is_over.store(true, Ordering::SeqCst);
         for task in self.tasks {
@@ -72,7 +72,7 @@ impl Load {
 pub(crate) struct Job {
     /// For how long it holds a lock.
     pub(crate) work: Duration,
-    /// Which ones it takes in turn.
+    /// The locks that it acquires in turn.
     pub(crate) locks: &'static [&'static str],
 }
 
@@ -103,7 +103,7 @@ impl Worker {
     }
 }
 
-/// Takes a while, or until the lock is lost.
+/// Works for this time, or until the lock is lost.
 async fn do_work(guard: &Guard, holding: &Holding, work: Duration) {
     let mut steps = interval(STEP);
     let end = Moment::now().after(work);
@@ -115,7 +115,7 @@ async fn do_work(guard: &Guard, holding: &Holding, work: Duration) {
 
 /// Until when the holder may act by its own clock.
 fn end_of(guard: &Guard) -> Moment {
-    // The moment first: a claim is never longer than it was believed to be.
+    // The moment is read first, so the claim is never recorded as longer than the lease.
     let now = Moment::now();
     now.after(guard.remaining())
 }
@@ -123,5 +123,5 @@ fn end_of(guard: &Guard) -> Moment {
 /// How often a holder checks its lock.
 const STEP: Duration = Duration::from_millis(10);
 
-/// Longer than anybody waits on a busy machine.
+/// Longer than any client waits on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Clients that only look: what they say is so, and they write nothing before they have decided.
+//! Clients that only read: their reports are true, and they write nothing before they have decided.
 
 use std::{
     io::{Read, Write},
@@ -116,7 +116,7 @@ async fn last_node_that_rejects_is_reported_with_the_admitted_ones() {
     assert_eq!(nodes[2].answer, NodeAnswer::NodeError(NodeError::NotEmpty(1)));
     let told = "2 of 3 nodes were admitted, each of the others votes when its quarantine ends";
     assert!(error.to_string().starts_with(told), "{error}");
-    // A majority votes, and the third one does when its time has come.
+    // A majority votes, and the third one does when its quarantine has ended.
     let client = settings(urls()).connect().await.expect("two vote");
     client.mutex("a").lock().await.expect("they vote").release().await.expect("it is held");
     wait_until(&client, "the third votes", |nodes| nodes.iter().all(is_attached));
@@ -129,7 +129,7 @@ fn relay_and_store(server: &Server) -> Peer {
         let mut upstream = TcpStream::connect(&address).expect("the server listens");
         let (mut replies, mut back) = (clone(&upstream), clone(&client));
         let answering = thread::spawn(move || {
-            // It ends with either of them.
+            // It ends when either side closes.
             let _ = std::io::copy(&mut replies, &mut back);
         });
         let (mut heard, mut bytes) = (Vec::<u8>::new(), [0; 4_096]);
@@ -190,7 +190,7 @@ async fn read_only_client_acquires_nothing_and_follows_the_nodes() {
     wait_until(&client, "it votes", |nodes| nodes.iter().all(is_attached));
 }
 
-/// In both modes, with the guard and without.
+/// In both modes, with quarantine and without.
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_of_the_membership_write_nothing() {
     let (fixture, alone) = (Fixture::new(3), vec![Server::start()]);
@@ -226,7 +226,7 @@ async fn missing_right_is_reported_by_a_read() {
     }
 }
 
-/// One node has heard of it, and then the operator was gone.
+/// One node has received it, and then the operator ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_change_is_finished_by_the_same_call() {
     let servers = Server::start_many(4);

@@ -43,7 +43,7 @@ async fn server_that_does_not_evict_is_accepted() {
     }
 }
 
-/// One that begins to evict while it is a node loses its vote with the next connection.
+/// A server that begins to evict while it is a node loses its vote with the next connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn node_that_begins_to_evict_loses_its_vote() {
     let fixture = Fixture::new(3);
@@ -62,7 +62,7 @@ async fn sentinel_is_refused() {
     let servers = Server::start_many(2);
     let folder = tempfile::tempdir().expect("a folder");
     let (port, config) = (Proxy::start(&servers[0].address()), folder.path().join("sentinel.conf"));
-    // Its port is free when it has gone.
+    // Its port is free when it has ended.
     let address = port.address();
     drop(port);
     let number = address.rsplit(':').next().expect("a port");
@@ -75,12 +75,12 @@ async fn sentinel_is_refused() {
     assert_eq!(told, NodeError::Unsupported("it is a sentinel".into()));
 }
 
-/// A process that goes with the test.
+/// A process that ends with the test.
 struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // It may have ended already, which is as good.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -120,10 +120,10 @@ async fn user_without(taken: &[&str], told: &str) {
     assert!(servers[2].lock_keys().is_empty(), "{taken:?}");
 }
 
-/// What a client has to say about the third of its servers. The others make no set without it.
+/// The error of a client about the third of its servers. The others make no set without it.
 async fn refused_third(urls: Vec<String>) -> NodeError {
     let client = settings(urls).build().expect("the settings are valid");
-    // What is asked of a node that votes is not asked before.
+    // Some requests are only sent to nodes that vote.
     let admitted = client.admit().await;
     assert!(matches!(admitted, Err(AdmitError::Unheard { .. })), "{admitted:?}");
     let mut told = None;

@@ -51,10 +51,10 @@ async fn two_hold_the_lock_without_quarantine() {
     wait_until(&second, "C is attached", |nodes| is_attached(&nodes[C]));
     let other = second.mutex("a").try_lock().await.expect("C, D and E vote");
     assert!(other.is_some_and(|other| other.check().is_ok()), "C has forgotten");
-    assert_eq!(held.check(), Ok(()), "this is what the guard is for");
+    assert_eq!(held.check(), Ok(()), "quarantine prevents this");
 }
 
-/// Ways to the servers that lead nowhere yet.
+/// Proxies to the servers that refuse connections at first.
 fn proxies(servers: &[Server]) -> Vec<Proxy> {
     let proxies: Vec<_> = servers.iter().map(|it| Proxy::start(&it.address())).collect();
     proxies.iter().for_each(|proxy| proxy.set(Fault::Refuse));

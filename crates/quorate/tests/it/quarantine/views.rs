@@ -1,4 +1,4 @@
-//! Clients that mean another set of nodes are refused, and told in what they differ.
+//! Clients with another set of nodes are refused, and the error names the difference.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ async fn lists_of_another_size_are_refused() {
         all.iter().for_each(|url| assert!(it.contains(url), "{it}"));
     });
     let told = refused(fixture.settings_of(urls().chain(more.iter().map(Server::url)))).await;
-    // The two that are new may not have heard of the others when these have refused already.
+    // The two new nodes may not know the others yet when these have already refused.
     let (new, refused): (Vec<_>, Vec<_>) =
         told.iter().partition(|it| it.starts_with("in quarantine"));
     assert!(refused.iter().all(|it| it.ends_with("this client has 7")), "{told:?}");
@@ -64,7 +64,7 @@ async fn client_without_quarantine_is_refused() {
     assert!(fixture.servers.iter().all(|server| server.lock_keys().is_empty()));
 }
 
-/// It has no session that could be refused: it looks for the record itself.
+/// It has no session that could be refused: it reads the record itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn classic_client_without_quarantine_is_refused() {
     let fixture = Fixture::new(3);
@@ -75,12 +75,12 @@ async fn classic_client_without_quarantine_is_refused() {
     let told = refused(fixture.settings_of([fixture.servers[0].url()]).classic()).await;
     assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
     assert!(fixture.servers.iter().all(|server| server.lock_keys().is_empty()));
-    // With it, it is one of them.
+    // With quarantine, it is a set of one.
     let client = fixture.settings().classic().connect().await.expect("the nodes vote");
     client.mutex("a").lock().await.expect("they vote").release().await.expect("it is held");
 }
 
-/// A node that was met and is of no set is nobody's.
+/// A node that was met but belongs to no set can be used by any client.
 #[tokio::test(flavor = "multi_thread")]
 async fn classic_client_without_quarantine_of_nodes_without_it() {
     let server = Server::start();
@@ -142,7 +142,7 @@ async fn nodes_of_two_sets_are_refused() {
     let (fixture, others) = (Fixture::new(3), Fixture::new(3));
     let urls = [&fixture.servers[0], &fixture.servers[1], &others.servers[2]].map(Server::url);
     let client = fixture.settings_of(urls).build().expect("the settings are valid");
-    // Which of the two is right is not known to anybody: the first that was heard of is taken.
+    // No client can know which of the two is right: the first that answered is used.
     let is_other = |it: &NodeReport| {
         node_error(it)
             .is_some_and(|it| it == "disagreement: this node belongs to another set of nodes")
@@ -209,7 +209,7 @@ async fn refused(settings: ClientBuilder) -> Vec<String> {
     told
 }
 
-/// What is wrong with one node, which stays so.
+/// The lasting error of one node.
 fn lasting(now: &[NodeReport], node: usize, nodes: impl Fn() -> Box<[NodeReport]>) -> String {
     let mut told = node_error(&now[node]);
     quorate_testkit::eventually("it is refused", PATIENCE, || {

@@ -1,4 +1,4 @@
-//! Many who wait cost a server no more than one.
+//! Many waiters cost a server no more than one.
 
 use std::sync::{
     Arc,
@@ -28,7 +28,7 @@ async fn lock_is_granted_to_each_of_many_waiters(fixture: &Fixture) {
         let (mutex, turns, is_held) = (client.mutex(NAME), turns.clone(), is_held.clone());
         waiters.spawn(async move {
             let guard = mutex.lock().await.expect("its turn comes");
-            assert!(!is_held.swap(true, Ordering::SeqCst), "two hold it");
+            assert!(!is_held.swap(true, Ordering::SeqCst), "it has two holders");
             turns.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
             is_held.store(false, Ordering::SeqCst);
@@ -68,7 +68,7 @@ fn many_waiters_share_one_connection_and_one_channel() {
     });
 }
 
-/// All who wait ask together when they come back to a server that has forgotten them.
+/// All waiters ask together when they reconnect to a server that has lost them.
 #[test]
 fn lock_without_notifications_does_not_delay_other_locks() {
     on_servers(&[1], async |fixture| {
@@ -94,7 +94,7 @@ fn lock_without_notifications_does_not_delay_other_locks() {
         for _ in 1..names.len() {
             let ended = tokio::time::timeout(PATIENCE, waiters.join_next()).await;
             let name = ended.expect("it is free").expect("one of them").expect("no panic");
-            assert_ne!(name.expect("it is free"), *spoilt, "that one is another's");
+            assert_ne!(name.expect("it is free"), *spoilt, "another owner holds it");
         }
         waiters.shutdown().await;
     });

@@ -1,4 +1,4 @@
-//! A lock that is given back while others ask for it.
+//! A lock that is released while others ask for it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use quorate_testkit::{Server, eventually, redis::cmd};
 use super::fixture::NAME;
 use crate::{conformance::fixture::PATIENCE, links::executor::block_on};
 
-/// A node that inquires just then must not make the release believe that the lock was lost.
+/// A node that inquires at that moment must not make the release report a loss.
 #[test]
 fn release_during_an_inquiry_is_not_a_loss() {
     let server = Arc::new(Server::start());
@@ -22,10 +22,10 @@ fn release_during_an_inquiry_is_not_a_loss() {
             let asked = asking.command_calls("evalsha");
             let owner = asking.get(NAME).expect("it is not released yet");
             tell(&asking, "I", &owner);
-            // One that nobody knows gives back what it is handed: by then the first was heard.
+            // An unknown owner releases its grant: by then the first push was handled.
             tell(&asking, "G", &[&owner[..], b"0"].concat());
             let is_heard = || asking.command_calls("evalsha") > asked;
-            eventually("the client has heard it", PATIENCE, is_heard);
+            eventually("the client has handled it", PATIENCE, is_heard);
         }
     };
     let builder = Client::builder().quarantine(false).nodes([server.url()]).observer(observer);

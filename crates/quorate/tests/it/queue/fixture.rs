@@ -22,7 +22,7 @@ pub(super) struct Queue<'a> {
     turns: Turns,
 }
 
-/// Who had the lock, in this order, and with which fence. Clones are the same list.
+/// The holders of the lock, in order, with their fences. Clones are the same list.
 #[derive(Clone, Default)]
 pub(super) struct Turns(Arc<Mutex<Vec<(usize, Fence)>>>);
 
@@ -36,7 +36,7 @@ impl<'a> Queue<'a> {
         self.fixture.connect(self.fixture.builder().who(who).observer(self.journal.clone())).await
     }
 
-    /// How many wait right now, as they themselves say.
+    /// How many wait right now, as they report.
     fn waiting(&self) -> usize {
         let count = |what: &str| self.journal.count(&format!("wait {NAME} {what}"));
         // Ended waiters first: a waiter that ends in between is still counted, and checked again.

@@ -34,7 +34,7 @@ async fn waiter_that_timed_out_leaves_the_queue(fixture: &Fixture) {
     let guard = take(client.mutex(NAME)).await;
     for wait in [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(50)] {
         let waited = client.mutex(NAME).lock_timeout(wait).await;
-        // A busy machine may take longer than all of that to hear of the nodes.
+        // On a busy machine the nodes may not even answer in this time.
         let is_told = matches!(waited, Err(LockError::Timeout { .. } | LockError::NoQuorum { .. }));
         assert!(is_told, "{waited:?}");
         queue.wait_until_queued(0);
@@ -60,7 +60,8 @@ async fn waiter_that_leaves_delays_no_other(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-/// The hand-off and the leaving race with each other, and the lock must not be left to nobody.
+/// The hand-off and the drop race with each other, and the lock must not stay with the dropped
+/// waiter.
 async fn waiter_that_leaves_when_granted_hands_the_lock_off(fixture: &Fixture) {
     let queue = Queue::new(fixture);
     let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
@@ -71,7 +72,7 @@ async fn waiter_that_leaves_when_granted_hands_the_lock_off(fixture: &Fixture) {
         let second = queue.join_to_keep(&alice);
         drop(guard);
         first.abort();
-        // Whether it was too late or not: what it may have got goes on.
+        // Whether it was too late or not: a grant that it got is handed off.
         drop(first.await);
         let had = tokio::time::timeout(PATIENCE, second).await.expect("its turn comes");
         had.expect("no panic").expect("its turn comes").release().await.expect("it is held");

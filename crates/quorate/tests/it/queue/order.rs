@@ -60,7 +60,7 @@ fn lock_is_handed_off_in_the_order_of_the_servers() {
             waiters.push(queue.join(&clients[number * 2 % 3], number));
             let new =
                 line(&fixture.servers()[0]).into_iter().find(|owner| seen.insert(owner.clone()));
-            numbers.push((new.expect("it stands there"), number));
+            numbers.push((new.expect("it is queued there"), number));
         }
         let lines: Vec<_> = fixture.servers().iter().map(line).collect();
         assert!(lines.iter().all(|it| *it == lines[0]), "the same on every server: {lines:?}");
@@ -75,7 +75,7 @@ fn lock_is_handed_off_in_the_order_of_the_servers() {
     });
 }
 
-/// What a release deletes makes room for what it writes.
+/// A release deletes before it writes, so it needs no memory.
 #[test]
 fn full_servers_hand_the_lock_off() {
     on_servers(&[1, 3], async |fixture| {
@@ -100,7 +100,7 @@ fn full_servers_hand_the_lock_off() {
     });
 }
 
-/// What a latecomer asks leaves behind what is under way, and is not left lying.
+/// The request of a late waiter runs after the commands in flight, and is not lost.
 #[test]
 fn waiter_that_joins_during_a_hand_off_is_queued() {
     let server = Server::start();
@@ -138,7 +138,7 @@ async fn release_hands_the_lock_off_without_a_request(fixture: &Fixture) {
     guard.release().await.expect("it is held");
     // A waiter asks again after twenty seconds at the earliest.
     let had = tokio::time::timeout(TTL / 5, waiting).await.expect("it is notified");
-    had.expect("no panic").expect("it is its turn").verify().await.expect("it is held");
+    had.expect("no panic").expect("it is granted").verify().await.expect("it is held");
     let asked = queue.answers();
     assert_eq!(asked, fixture.len(), "each node once");
 }
@@ -150,7 +150,7 @@ async fn dropped_guard_hands_the_lock_off(fixture: &Fixture) {
     let waiting = queue.join_to_keep(&waiter);
     drop(guard);
     let had = tokio::time::timeout(PATIENCE, waiting).await.expect("it is notified");
-    had.expect("no panic").expect("it is its turn").verify().await.expect("it is held");
+    had.expect("no panic").expect("it is granted").verify().await.expect("it is held");
 }
 
 async fn expired_lock_is_granted_to_a_waiter(fixture: &Fixture) {

@@ -1,4 +1,4 @@
-//! Waiters in the queue, and clients that know no queue.
+//! Waiters in the queue, and clients that do not use a queue.
 
 use quorate_testkit::redis::cmd;
 
@@ -75,7 +75,10 @@ async fn classic_and_default_mode_never_hold_at_once(fixture: &Fixture) {
         tasks.spawn(async move {
             for _ in 0..5 {
                 let guard = mutex.lock().await.expect("every node answers");
-                assert!(!is_held.swap(true, std::sync::atomic::Ordering::SeqCst), "two hold it");
+                assert!(
+                    !is_held.swap(true, std::sync::atomic::Ordering::SeqCst),
+                    "it has two holders"
+                );
                 tokio::task::yield_now().await;
                 is_held.store(false, std::sync::atomic::Ordering::SeqCst);
                 guard.release().await.expect("it is held");

@@ -1,4 +1,4 @@
-//! Waiters, and servers or clients that go or forget.
+//! Waiters, and servers or clients that end or lose data.
 
 use std::time::Instant;
 
@@ -41,7 +41,7 @@ fn waiter_without_connections_is_skipped_at_once() {
         guard.release().await.expect("it is held");
         // The ttl is 30 seconds: no client waits for the client that has ended.
         let had = tokio::time::timeout(PATIENCE, second).await.expect("it is skipped");
-        let had = had.expect("no panic").expect("it is the next one's turn");
+        let had = had.expect("no panic").expect("the next one is granted");
 
         // It is queued again as soon as it is back.
         proxies.iter().for_each(|proxy| proxy.set(Fault::Pass));
@@ -60,8 +60,8 @@ fn waiters_queue_again_on_a_minority_that_lost_its_data() {
         let guard = take(alice.mutex(NAME)).await;
         let waiters: Vec<_> = (0..4).map(|number| queue.join(&bob, number)).collect();
         (0..fixture.tolerated()).for_each(|node| fixture.forget(node));
-        // Its sessions are gone, too: the links are made anew, and everybody comes back. One of
-        // them is granted it there, or alice is given it again.
+        // Its sessions are gone, too: the links reconnect, and all clients queue again. One of
+        // them is granted it there, or alice is granted it again.
         for server in &fixture.servers()[..fixture.tolerated()] {
             eventually("they are back", PATIENCE, || line(server).len() >= 3);
         }
@@ -85,7 +85,7 @@ fn waiters_continue_after_all_servers_lost_their_data() {
         fixture.all().for_each(|node| fixture.forget(node));
         // No key is left that could keep the waiter out, which it finds when its session is gone.
         let had = tokio::time::timeout(PATIENCE, waiting).await.expect("it comes back");
-        // Of its fence nothing is promised: those before it are forgotten, and it is drawn by a
+        // Its fence is not guaranteed to grow: earlier fences are lost, and it is drawn by a
         // client whose clock need not agree with the other's to the millisecond.
         let had = had.expect("no panic").expect("it is free");
         // The former waiter is notified as soon as a session begins in which it can ask.
@@ -170,7 +170,7 @@ fn grant_without_its_session_does_not_count() {
     eventually("the session is lost", PATIENCE, is_lost);
     block_on(first_held.release()).expect("it is held");
     eventually("it is handed off", PATIENCE, || line(second).is_empty());
-    // What the second server told before it answers this is known by then.
+    // Earlier pushes of the second server have arrived by then.
     block_on(block_on(take(client.mutex("b"))).release()).expect("it is held");
     assert_eq!(journal.count("acquire a ended"), 0, "one server of three has it");
 

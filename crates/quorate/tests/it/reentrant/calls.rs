@@ -1,4 +1,4 @@
-//! Everything that can be done with an entry, as with any lock.
+//! All calls on an entry work as on any lock.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn dropped_entry_is_released(fixture: &Fixture) {
     drop(inner);
     wait_until_entered(fixture, &alice, 1).await;
     assert!(!waiter.is_finished(), "the outer one has it");
-    // On a thread without a runtime: a drop may happen anywhere.
+    // On a thread without a runtime: a guard can be dropped anywhere.
     std::thread::spawn(move || drop(outer)).join().expect("a drop does not panic");
     release(won(waiter).await).await;
     fixture.wait_until_empty(fixture.all());
@@ -134,7 +134,7 @@ async fn entry_is_handed_over_and_keeps_its_identity(fixture: &Fixture) {
 async fn handed_over_entry_is_renewed_and_released_by_others(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let lease = enter(&alice, "x").await.detach().await.unwrap();
-    // In the meantime nobody but its identity gets in.
+    // In the meantime only its identity can enter.
     assert!(is_taken(bob.mutex("a")).await);
     let inner = enter(&bob, "x").await;
     assert!(bob.renew_lease(&lease).await.expect("it is there") > LONG / 2);

@@ -1,4 +1,4 @@
-//! Many tasks of several identities: never two identities at once, and all get their turn.
+//! Many tasks of several identities: never two identities at once, and all are granted the lock.
 
 use std::sync::{
     Arc, Mutex,
@@ -50,7 +50,7 @@ async fn identities_never_overlap(fixture: &Fixture) {
                     guards.push(guard);
                     tokio::task::yield_now().await;
                 }
-                // Every other one goes from the outside.
+                // Every other task releases its outer entry first.
                 if task % 2 == 0 {
                     guards.reverse();
                 }
@@ -63,13 +63,13 @@ async fn identities_never_overlap(fixture: &Fixture) {
         }));
     }
     for task in tasks {
-        task.await.expect("nobody overlaps, and all get their turn");
+        task.await.expect("identities never overlap, and all are granted the lock");
     }
     assert_eq!(entered.load(Ordering::Relaxed), (TASKS * ROUNDS * DEPTH) as u64);
     fixture.wait_until_empty(fixture.all());
 }
 
-/// Who is inside, and how often.
+/// The identity that is inside, and how often.
 #[derive(Default)]
 pub(super) struct Inside(Mutex<Option<(usize, u64)>>);
 

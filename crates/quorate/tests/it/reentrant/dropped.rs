@@ -39,8 +39,8 @@ async fn nothing_is_left_where_another_holds_the_lock() {
     }
 }
 
-/// The lock is released while entries wait for it, at each step, and one of them goes before it can
-/// look at what has come.
+/// The lock is released while entries wait for it, at each step, and one of them is dropped before
+/// it can handle the grant.
 #[tokio::test(start_paused = true)]
 async fn entry_that_leaves_when_granted_keeps_the_others() {
     for polls in 1..=POLLS_MAX {

@@ -12,7 +12,7 @@ in_line_on_every_engine! {
 async fn holder_without_an_identity_excludes_entries(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
-    // Nobody knows as whom it is held: its own client neither.
+    // It is held without an identity, so not even its own client can enter.
     assert!(is_taken(entry(&alice, alice.identity())).await);
     assert!(is_taken(entry(&bob, "x")).await);
     let waiter = waiting(fixture, &bob, entry(&bob, "x"), 1).await;

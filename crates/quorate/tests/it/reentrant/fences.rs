@@ -1,4 +1,4 @@
-//! The fence of an entry: no smaller than that of any that is held, whatever nodes have lost.
+//! The fence of an entry: no smaller than that of any held entry, whatever data nodes have lost.
 
 use quorate::{
     Client,
@@ -28,7 +28,7 @@ async fn one_tenure_has_one_fence_and_the_next_a_larger_one(fixture: &Fixture) {
         let fence = outer.fence();
         assert!(last < fence, "{last:?} and then {fence:?}");
         let mut held = outer;
-        // It is one tenure, although nobody is there for all of it.
+        // It is one tenure, although no entry lasts for all of it.
         for _ in 0..4 {
             let next = enter(&alice, identity).await;
             assert_eq!(next.fence(), fence);
@@ -61,7 +61,7 @@ async fn nodes_that_lose_data_make_no_fence_smaller(fixture: &Fixture) {
         let innermost = enter(&alice, "x").await;
         assert!(innermost.fence() >= inner.fence());
         let most = innermost.fence();
-        // The nodes that forgot are given all of them again, and refuse nobody for its fence.
+        // The nodes that lost data store all of them again, and reject none for its fence.
         for guard in [&outer, &inner, &innermost] {
             guard.extend(crate::conformance::fixture::LONG).await.expect("a majority has it");
         }
@@ -139,7 +139,7 @@ async fn nodes_that_are_away_make_no_fence_smaller() {
                 release(guard).await;
             }
             let is_empty = || (0..count).all(|node| nodes.names(node).is_empty());
-            eventually("nothing is left", PATIENCE, is_empty);
+            eventually("no key is left", PATIENCE, is_empty);
         }
     }
 }

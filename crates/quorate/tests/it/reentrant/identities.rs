@@ -1,4 +1,4 @@
-//! Which texts are identities, and that no two of them are one.
+//! Which texts are identities, and that different texts are different identities.
 
 use quorate::{Client, error::LockError};
 
@@ -20,7 +20,7 @@ fn classic_mode_rejects_identities() {
         refused(&client, "", &error).await;
         let text = error.to_string();
         assert!(text.contains("\"a\" cannot be reentrant in classic mode"), "{text}");
-        assert!(fixture.is_empty(), "nothing was asked for");
+        assert!(fixture.is_empty(), "no node was asked");
         release(client.mutex("a").lock().await.expect("it is free")).await;
     };
     on_memory_in_classic_mode(&[1, 3], body);
@@ -40,7 +40,7 @@ async fn identities_without_a_byte_or_with_too_many_are_refused() {
     refused(&client, &"€".repeat(43), &error).await;
     assert!(
         client.locks("").all().await.expect("it answers").locks.is_empty(),
-        "nothing was asked"
+        "no node was asked"
     );
     for identity in ["x".repeat(128), "\0".repeat(128), "€".repeat(42), "%".repeat(128)] {
         let guard = entry(&client, &identity).lock().await.expect("it is free");
@@ -75,7 +75,7 @@ async fn every_text_is_an_identity_of_its_own(fixture: &Fixture) {
     }
 }
 
-/// Signs that separate what nodes store, and texts that look like what is stored for others.
+/// Separators of the stored format, and texts that look like stored values of others.
 const ODD: [&str; 37] = [
     "a",
     "A",
@@ -119,9 +119,9 @@ const ODD: [&str; 37] = [
 async fn refused(client: &Client, identity: &str, expected: &LockError) {
     let mutex = entry(client, identity);
     for error in [
-        mutex.lock().await.expect_err("it makes no sense"),
-        mutex.lock_timeout(PATIENCE).await.expect_err("it makes no sense"),
-        mutex.try_lock().await.expect_err("it makes no sense"),
+        mutex.lock().await.expect_err("it is invalid"),
+        mutex.lock_timeout(PATIENCE).await.expect_err("it is invalid"),
+        mutex.try_lock().await.expect_err("it is invalid"),
     ] {
         assert_eq!(error, *expected);
     }

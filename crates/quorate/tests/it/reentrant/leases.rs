@@ -1,4 +1,4 @@
-//! Each entry has a lease of its own: what becomes of the others when one ends.
+//! Each entry has a lease of its own: the others stay when one ends.
 
 use std::time::{Duration, Instant};
 
@@ -103,14 +103,14 @@ async fn last_entry_of_a_killed_client_delays_others_for_at_most_its_ttl(fixture
     let dead = take(entry(&alice, "x").ttl(SHORT).no_renew()).await;
     let waiter = waiting(fixture, &bob, bob.mutex("a"), 1).await;
     wait_for_end(&dead);
-    assert!(!waiter.is_finished(), "one of them lives");
+    assert!(!waiter.is_finished(), "one of them is held");
     release(living).await;
     release(won(waiter).await).await;
     drop(dead);
     fixture.wait_until_empty(fixture.all());
 }
 
-/// Nobody says a word for it: neither a release nor a renewal.
+/// Its client sends neither a release nor a renewal.
 async fn entry_of_an_ended_client_keeps_the_lock_for_its_ttl(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let carol = fixture.client("carol").await;
@@ -141,7 +141,7 @@ async fn entries_of_a_client_that_shuts_down_are_released(fixture: &Fixture) {
         assert!(guard.check().is_err(), "its client is shut down");
     }
     super::wait_until_entered(fixture, &bob, 1).await;
-    other.verify().await.expect("it is another client's");
+    other.verify().await.expect("it belongs to another client");
     assert!(is_taken(bob.mutex("a")).await);
     release(other).await;
     fixture.wait_until_empty(fixture.all());

@@ -1,4 +1,4 @@
-//! Who waits, who does not, and in which order they come in.
+//! Which entries wait, and in which order they are granted.
 
 use std::time::Instant;
 
@@ -105,7 +105,7 @@ async fn waiting_entries_are_granted_together(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-/// All by one client: what two of them know of the nodes' time may differ by a round trip.
+/// All by one client: two clients' estimates of the nodes' time may differ by a round trip.
 async fn identities_are_served_in_the_order_of_their_first_waiters(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
@@ -148,7 +148,7 @@ async fn entry_that_gives_up_unblocks_the_next_waiter(fixture: &Fixture) {
     fixture.wait_until_empty(fixture.all());
 }
 
-/// It has come first, and no entry that comes now is before it forever.
+/// It has waited first, so later entries must not pass it forever.
 async fn waiter_before_an_entered_identity_is_granted_next(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let mut held = enter(&client, "x").await;
@@ -179,7 +179,7 @@ async fn more_entries_than_a_node_examines_are_granted_together(fixture: &Fixtur
     release(guard).await;
     let mut guards = Vec::new();
     for waiter in waiters {
-        let won = tokio::time::timeout(PATIENCE, waiter).await.expect("it comes in");
+        let won = tokio::time::timeout(PATIENCE, waiter).await.expect("it is granted");
         guards.push(won.expect("no panic").expect("its identity has it"));
     }
     for guard in &guards {

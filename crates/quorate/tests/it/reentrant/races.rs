@@ -1,4 +1,4 @@
-//! Identities that ask all at once, so that each gets some of the nodes.
+//! Identities that ask at the same time, so that each gets some of the nodes.
 
 use std::{
     sync::Arc,
@@ -52,7 +52,7 @@ async fn votes_that_are_always_split_are_settled() {
     far.wait_until_empty();
 }
 
-/// They leave and come again all the time, while others wait.
+/// They release and acquire again all the time, while others wait.
 #[tokio::test]
 async fn distant_identities_take_turns() {
     let far = Far::new();
@@ -81,7 +81,7 @@ async fn distant_identities_take_turns() {
             ended.expect("two identities are never inside at once");
         }
     };
-    tokio::time::timeout(TOTAL, all).await.expect("all get their turns");
+    tokio::time::timeout(TOTAL, all).await.expect("all are granted the lock");
     far.wait_until_empty();
 }
 
@@ -114,7 +114,7 @@ impl Far {
 
     fn wait_until_empty(&self) {
         let is_empty = || self.servers.iter().all(|server| server.lock_keys().is_empty());
-        eventually("nothing is left", PATIENCE, is_empty);
+        eventually("no key is left", PATIENCE, is_empty);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reports about a lock that is entered, and what is left on the nodes.
+//! Reports about a lock with entries, and what remains on the nodes.
 
 use super::{enter, entry, release, reported, wait_until_entered, waiting, won};
 use crate::conformance::fixture::{Fixture, on_servers, take};
@@ -58,7 +58,7 @@ async fn text_of_a_report_counts_the_entries(fixture: &Fixture) {
         release(guard).await;
     }
     fixture.wait_until_empty(fixture.all());
-    // Nobody else has an identity.
+    // No other kind of holder has an identity.
     let guard = take(client.mutex("a")).await;
     let report = client.inspect("a").await.expect("every node answers");
     assert_eq!(report.holder.expect("alice").identity, None);

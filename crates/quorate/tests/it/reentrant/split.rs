@@ -1,4 +1,4 @@
-//! Nodes that are handed to different identities at the same moment.
+//! Nodes that grant the lock to different identities at the same moment.
 
 use quorate_testkit::{Server, redis::cmd};
 

@@ -1,4 +1,4 @@
-//! Many readers and writers at once: never a writer beside anybody, and all get their turn.
+//! Many readers and writers at once: a writer is always alone, and all are granted the lock.
 
 use std::sync::{
     Arc,
@@ -44,7 +44,7 @@ async fn writer_excludes_all_others(fixture: &Fixture) {
         }));
     }
     for task in tasks {
-        task.await.expect("nobody beside a writer");
+        task.await.expect("a writer is alone");
     }
     assert_eq!(inside.load(Ordering::SeqCst), 0);
     fixture.wait_until_empty(fixture.all());
@@ -73,7 +73,7 @@ async fn writer_acquires_among_readers_that_keep_arriving(fixture: &Fixture) {
         let client = readers.next().expect("they never end");
         let lock = lock(client);
         let next = tokio::spawn(async move { lock.read_timeout(PATIENCE).await });
-        // It has the lock together with the one before it, or waits behind the writer.
+        // It shares the lock with the reader before it, or waits behind the writer.
         reported(fixture, client, |report| {
             next.is_finished() || report.waiting.iter().any(|waiter| waiter.who != "writer")
         })
@@ -81,7 +81,7 @@ async fn writer_acquires_among_readers_that_keep_arriving(fixture: &Fixture) {
         reader.release().await.expect("it was held");
         reader = next.await.expect("no panic").expect("its turn comes");
     }
-    (&mut turns).await.expect("the writer had all its turns");
+    (&mut turns).await.expect("the writer was granted the lock each time");
     reader.release().await.expect("it was held");
     fixture.wait_until_empty(fixture.all());
 }

@@ -44,7 +44,10 @@ async fn downgraded_writer_shares_with_other_readers(fixture: &Fixture) {
     let later = read(&bob).await;
     assert!(lock(&bob).try_write().await.expect("every node answers").is_none());
     reader.release().await.expect("it was held");
-    assert!(lock(&bob).try_write().await.expect("every node answers").is_none(), "one reads still");
+    assert!(
+        lock(&bob).try_write().await.expect("every node answers").is_none(),
+        "one reader still holds it"
+    );
     later.release().await.expect("it was held");
     lock(&bob).write().await.expect("nobody reads").release().await.expect("it was held");
     wait_until_gone(fixture);
@@ -57,12 +60,12 @@ async fn waiting_writer_does_not_acquire_during_a_downgrade(fixture: &Fixture) {
     let next = waiting(fixture, &alice, Wants::Write, 1).await;
     let behind = waiting(fixture, &alice, Wants::Read, 2).await;
     let reader = writer.downgrade().await.expect("a majority has it");
-    // What the nodes were asked after the downgrade they have answered after it.
+    // The nodes answer this request after the downgrade.
     reported(fixture, &alice, |report| report.holder.as_ref().is_some_and(|it| it.is_shared)).await;
     reader.verify().await.expect("it has it");
     assert!(!next.is_finished(), "a reader holds it");
-    assert!(!behind.is_finished(), "a writer is before it");
-    reader.release().await.expect("nobody else had it");
+    assert!(!behind.is_finished(), "a writer is queued before it");
+    reader.release().await.expect("no other client held it");
     let next = won(next).await;
     assert!(next.fence() > before, "those of writers grow");
     assert!(!behind.is_finished(), "a writer holds it");
@@ -113,7 +116,7 @@ async fn dropped_call_leaves_nothing(fixture: &Fixture) {
     let writer = lock(&alice).write().await.expect("it is free");
     drop(writer.downgrade().await.expect("a majority has it"));
     wait_until_gone(fixture);
-    // On its way to the nodes, or not even begun.
+    // In flight to the nodes, or not even begun.
     for polls in [0, 1] {
         let writer = lock(&alice).write().await.expect("it is free");
         let mut call = Box::pin(writer.downgrade());
@@ -224,14 +227,14 @@ async fn downgrade_without_a_majority_fails_and_leaves_nothing() {
     let error = writer.downgrade().await.unwrap_err();
     let DowngradeError::NoQuorum { nodes, .. } = error else { panic!("{error}") };
     assert_eq!(nodes.len(), 3);
-    assert!(!next.is_finished(), "two nodes have not heard of anything");
+    assert!(!next.is_finished(), "two nodes have received nothing");
     fixture.behave(&[Answer; 3]);
     pass(TICK).await;
     next.await.unwrap().unwrap().release().await.unwrap();
     assert_eq!(fixture.holding(), 0);
 }
 
-/// Two of three nodes have lost the key, which nobody else has.
+/// Two of three nodes have lost the key, and no other client holds it.
 #[tokio::test(start_paused = true)]
 async fn writer_lost_on_a_majority_does_not_become_a_reader() {
     let fixture = PausedFixture::new(3);
@@ -274,7 +277,7 @@ async fn loss_of_the_reader_is_reported() {
     let reader = writer.downgrade().await.unwrap();
     fixture.behave(&[Fail; 3]);
     assert_eq!(reader.lost().await.reason, Expired);
-    assert!(!of_writer.is_finished(), "that was given back");
+    assert!(!of_writer.is_finished(), "that was released");
     of_writer.abort();
 }
 
@@ -293,7 +296,7 @@ async fn observers_get_the_end_of_one_guard_and_the_start_of_another() {
     fixture.behave(&[Hang; 3]);
     writer.downgrade().await.unwrap_err();
     assert_eq!(balance(&fixture), [3, 3]);
-    assert_eq!(fixture.journal.count("lost"), 0, "it was given up");
+    assert_eq!(fixture.journal.count("lost"), 0, "the writer has ended");
 }
 
 #[tokio::test(start_paused = true)]
@@ -315,7 +318,7 @@ async fn expired_writer_does_not_become_a_reader() {
     assert!(!is_taken(&fixture.other().mutex(NAME)).await);
 }
 
-/// Real servers of which most go away with the question on its way.
+/// Real servers, most of which go down with the request in flight.
 #[test]
 fn downgrade_fails_and_leaves_nothing_when_servers_go_away() {
     use quorate_testkit::Fault;

@@ -22,7 +22,7 @@ async fn killed_reader_delays_others_for_at_most_its_ttl(fixture: &Fixture) {
     let living = read(&alice).await;
     let writer = waiting(fixture, &bob, Wants::Write, 1).await;
     wait_for_end(&dead);
-    assert!(!writer.is_finished(), "one of them lives");
+    assert!(!writer.is_finished(), "one of them is held");
     living.release().await.expect("it was held");
     let _writer = won(writer).await;
     assert!(dead.release().await.is_err(), "it has ended");
@@ -85,7 +85,7 @@ async fn share_is_handed_over_to_another_process(fixture: &Fixture) {
     reported(fixture, &alice, |report| report.shared_with.is_empty()).await;
 }
 
-/// Unlike an exclusive holder, whose fence must not be old: other readers come all the time.
+/// Unlike an exclusive holder, whose fence must be the newest: other readers come all the time.
 async fn node_that_lost_its_data_gets_every_share_again(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     if fixture.tolerated() == 0 {

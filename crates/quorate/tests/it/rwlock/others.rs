@@ -1,4 +1,4 @@
-//! Clients that know no readers: classic mode and other libraries; and a node that is down.
+//! Clients without readers: classic mode and other libraries; and a node that is down.
 
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ fn classic_mode_rejects_readers() {
             let text = error.to_string();
             assert!(text.contains("\"a\" cannot be shared in classic mode"), "{text}");
         }
-        assert!(fixture.is_empty(), "nothing was asked for");
+        assert!(fixture.is_empty(), "no node was asked");
         lock.write().await.expect("it is free").release().await.expect("it was held");
     };
     on_memory_in_classic_mode(&[1, 3], body);
     on_servers_in_classic_mode(&[1, 3], body);
 }
 
-/// In classic mode an owner ends with what its client is called.
+/// In classic mode an owner ends with the name of its client.
 #[test]
 fn classic_client_named_like_a_reader_is_no_reader() {
     on_servers_in_classic_mode(&[1, 3], async |fixture: &Fixture| {

@@ -1,4 +1,4 @@
-//! Readers together, writers alone, and nobody is passed.
+//! Readers together, writers alone, and all in queue order.
 
 use std::time::Duration;
 
@@ -86,12 +86,12 @@ async fn writer_acquires_when_the_last_reader_releases(fixture: &Fixture) {
     let writer = waiting(fixture, &bob, Wants::Write, 1).await;
     one.release().await.expect("it was held");
     two.verify().await.expect("it has it");
-    assert!(!writer.is_finished(), "one of them has it still");
+    assert!(!writer.is_finished(), "one of them still holds it");
     two.release().await.expect("it was held");
     won(writer).await.verify().await.expect("bob has it");
 }
 
-/// All by one client: what two of them know of the nodes' time may differ by a round trip.
+/// All by one client: two clients' estimates of the nodes' time may differ by a round trip.
 async fn readers_behind_a_writer_wait_and_are_granted_together(fixture: &Fixture) {
     let alice = fixture.client("alice").await;
     let first = read(&alice).await;
@@ -127,7 +127,7 @@ async fn waiting_readers_acquire_when_a_writer_gives_up(fixture: &Fixture) {
     let writer = waiting(fixture, &alice, Wants::Write, 1).await;
     let reader = waiting(fixture, &alice, Wants::Read, 2).await;
     writer.abort();
-    won(reader).await.verify().await.expect("nobody is before it any more");
+    won(reader).await.verify().await.expect("it is the first waiter");
 }
 
 async fn timeout_of_a_reader_names_the_writer(fixture: &Fixture) {
@@ -212,5 +212,5 @@ pub(super) async fn reported(
 
 /// Waits until no node has any key.
 pub(super) fn wait_until_gone(fixture: &Fixture) {
-    eventually("nothing is left", PATIENCE, || fixture.is_empty());
+    eventually("no key is left", PATIENCE, || fixture.is_empty());
 }

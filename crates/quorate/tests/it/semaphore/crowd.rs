@@ -1,4 +1,4 @@
-//! Many tasks of several clients want few permits.
+//! Many tasks of several clients compete for few permits.
 
 use std::sync::{
     Arc,
@@ -44,7 +44,7 @@ async fn get(semaphore: &Semaphore, way: usize) -> Permit {
             if let Some(guard) = semaphore.try_acquire().await.expect("the nodes answer") {
                 return guard;
             }
-            // Nodes in memory answer at once: nobody else would run.
+            // Nodes in memory answer at once: no other task would run.
             tokio::task::yield_now().await;
         },
         1 => semaphore.acquire_timeout(PATIENCE).await.expect("its turn comes"),
@@ -54,7 +54,7 @@ async fn get(semaphore: &Semaphore, way: usize) -> Permit {
 
 async fn work(guard: Permit, held: &AtomicUsize, most: usize) {
     let now = held.fetch_add(1, Ordering::SeqCst) + 1;
-    assert!(now <= most, "{now} have one of {most}");
+    assert!(now <= most, "{now} hold one of {most}");
     for _ in 0..5 {
         tokio::task::yield_now().await;
     }

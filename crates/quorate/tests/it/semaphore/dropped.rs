@@ -38,7 +38,7 @@ async fn no_key_is_left_where_others_have_permits_or_are_first_in_the_queue(mode
 }
 
 /// Both permits are released while the call waits for them, at each step; the call is dropped
-/// before it can look at what has come.
+/// before it can handle the grant.
 async fn no_key_is_left_by_a_call_dropped_when_permits_are_released(mode: Mode) {
     for call in [Call::Acquire, Call::AcquireMany, Call::AcquireManyFixed] {
         for polls in 1..=POLLS_MAX {
@@ -90,7 +90,7 @@ async fn no_key_is_left_by_a_call_dropped_with_some_of_its_permits(mode: Mode) {
             pass(STEP).await;
             assert!(poll(calling.as_mut()).is_pending(), "one is taken");
         }
-        // Some of these callers go before the other one is released.
+        // Some of these calls are dropped before the other one is released.
         let mut ended = None;
         let other = if polls_after == 0 {
             Some(other)
@@ -118,7 +118,7 @@ async fn no_key_is_left_by_a_call_dropped_with_some_of_its_permits(mode: Mode) {
 struct Case {
     mode: Mode,
     behaviours: [Behaviour; 3],
-    /// What others have on all nodes.
+    /// What others hold on all nodes.
     taken: &'static [&'static str],
 }
 
@@ -277,5 +277,5 @@ const STEP: Duration = Duration::from_millis(20);
 /// Calls that have not ended by then only repeat what they did before.
 const POLLS_MAX: usize = 14;
 
-/// By then a call has what was released.
+/// By then a call has acquired the released permits.
 const AFTER_MAX: usize = 4;

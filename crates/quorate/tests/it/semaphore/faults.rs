@@ -1,4 +1,4 @@
-//! Nodes that are not there.
+//! Nodes that are down.
 
 use std::time::Duration;
 
@@ -32,13 +32,13 @@ fn one_of_three_nodes_is_not_needed(mode: Mode) {
     let waiting = std::thread::spawn(move || block_on(semaphore.acquire_timeout(PATIENCE)));
     let waited = block_on(jobs(&client, 2).acquire_timeout(Duration::from_millis(50)));
     assert!(matches!(waited, Err(LockError::Timeout { .. })), "{waited:?}");
-    // Not awaited: on a stalled machine another of the nodes may miss its answer for a moment.
+    // Not awaited: on a stalled machine the answer of another node may be late.
     drop(third);
     let fourth = waiting.join().unwrap().unwrap();
     assert_ne!(fourth.name(), second.name());
     drop((second, fourth));
     let rest = || cluster.servers[..2].iter().all(|server| server.lock_keys().is_empty());
-    eventually("nothing is left", PATIENCE, rest);
+    eventually("no key is left", PATIENCE, rest);
 }
 
 fn without_a_majority_there_are_no_permits(mode: Mode) {
@@ -54,7 +54,7 @@ fn without_a_majority_there_are_no_permits(mode: Mode) {
     }
     let waited = block_on(jobs(&client, 2).ttl(Duration::from_millis(200)).acquire());
     assert!(matches!(waited, Err(LockError::NoQuorum { .. })), "{waited:?}");
-    eventually("nothing is left", PATIENCE, || cluster.servers[0].lock_keys().is_empty());
+    eventually("no key is left", PATIENCE, || cluster.servers[0].lock_keys().is_empty());
 }
 
 fn waiter_keeps_waiting_without_a_majority(mode: Mode) {

@@ -66,7 +66,7 @@ async fn permit_lost_during_the_wait_is_acquired_again(fixture: &Fixture) {
         assert!(!waiting.is_finished(), "another has one of the two");
         fixture.all().for_each(|node| fixture.forget(node));
     } else {
-        // Nodes that forget permits do not get them back in this mode: bob has none yet.
+        // Nodes that lose permits do not get them back in this mode: bob has none yet.
         fixture.all().for_each(|node| fixture.forget(node));
         drop(second);
     }
@@ -76,11 +76,11 @@ async fn permit_lost_during_the_wait_is_acquired_again(fixture: &Fixture) {
     wait_until_held_are(fixture, &all_names(&both));
 }
 
-/// Two who kept permits while they wait for more could wait for each other.
+/// Two callers that keep permits while they wait for more could deadlock.
 async fn former_first_waiter_releases_its_permit(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let kept = take(&jobs(&alice, 3), 2).await;
-    // The place is renewed as the permits are.
+    // The position is renewed as the permits are.
     let semaphore = jobs(&bob, 3).ttl(BRIEF);
     let waiting = tokio::spawn(async move { semaphore.acquire_many(2).await });
     let free = (1..=3).map(|number| format!("jobs#{number}"));
@@ -94,7 +94,7 @@ async fn former_first_waiter_releases_its_permit(fixture: &Fixture) {
                 return third;
             }
             assert!(!waiting.is_finished(), "there are not enough");
-            // Nodes in memory answer at once: nobody else would run.
+            // Nodes in memory answer at once: no other task would run.
             tokio::task::yield_now().await;
         }
     };
@@ -109,7 +109,7 @@ async fn former_first_waiter_releases_its_permit(fixture: &Fixture) {
     wait_until_only(fixture, &[]);
 }
 
-/// Leases that are not renewed begin when all are held, however long that took.
+/// Leases that are not renewed begin when all are held, regardless of the wait.
 #[tokio::test(start_paused = true)]
 async fn fixed_leases_and_limits_begin_when_all_permits_are_held() {
     for count in [2, 3] {
@@ -129,7 +129,7 @@ async fn fixed_leases_and_limits_begin_when_all_permits_are_held() {
         assert!(fixed.remaining() > TTL * 9 / 10, "{:?}", fixed.remaining());
         assert_eq!(loss(&fixed).await, LostReason::Expired);
         let lasted = released_at.elapsed();
-        assert!(lasted > TTL * 9 / 10 && lasted <= TTL, "{lasted:?}: nobody renews it");
+        assert!(lasted > TTL * 9 / 10 && lasted <= TTL, "{lasted:?}: it is not renewed");
         drop(fixed);
         let limited = second.await.unwrap().unwrap();
         let acquired_at = Instant::now();
@@ -141,13 +141,13 @@ async fn fixed_leases_and_limits_begin_when_all_permits_are_held() {
     }
 }
 
-/// Why it is lost, on the paused clock.
+/// The reason of the loss, on the paused clock.
 async fn loss(held: &Permits) -> LostReason {
     let lost = tokio::time::timeout(10 * TTL, held.lost()).await;
     lost.expect("it is lost in the end").reason
 }
 
-/// A majority of the nodes has this lock for another program from now on.
+/// From now on a majority of the nodes stores this lock for another program.
 fn rob(fixture: &Fixture, name: &str) {
     (0..majority(fixture.len())).for_each(|node| fixture.plant(node, name, b"another"));
 }
@@ -159,7 +159,7 @@ async fn wait_for_waiter(client: &quorate::Client, name: &str) {
             tokio::task::yield_now().await;
         }
     });
-    seen.await.unwrap_or_else(|_| panic!("nobody waits for {name}"));
+    seen.await.unwrap_or_else(|_| panic!("no client waits for {name}"));
 }
 
 async fn in_time(
@@ -169,5 +169,5 @@ async fn in_time(
     ended.expect("no panic").expect("its turn comes")
 }
 
-/// The watchdog looks every third of it. Long enough for a stall not to be the reason.
+/// The watchdog checks every third of it. Long enough that a stall is not the reason.
 const BRIEF: Duration = Duration::from_secs(6);

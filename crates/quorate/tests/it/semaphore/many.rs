@@ -55,7 +55,7 @@ async fn several_permits_are_acquired_together_or_not_at_all(fixture: &Fixture) 
     assert!(jobs(&bob, 5).try_acquire_many(1).await.expect("all answer").is_none());
     drop(guards);
     wait_until_only(fixture, &[]);
-    // Without anybody to wait for, in the order of their numbers.
+    // Without waiting, in the order of their numbers.
     let all = jobs(&alice, 12).acquire_many(12).await.expect("free");
     let numbers: Vec<String> = (1..=12).map(|number| format!("jobs#{number}")).collect();
     assert_eq!(all.guards().iter().map(Guard::name).collect::<Vec<_>>(), numbers);
@@ -112,7 +112,7 @@ async fn get(semaphore: &Semaphore, count: u32, way: usize) -> Permits {
             if let Some(guard) = semaphore.try_acquire_many(count).await.expect("all answer") {
                 return guard;
             }
-            // Others may hold enough of them all the time.
+            // Others may hold too many of them all the time.
             semaphore.acquire_many(count).await.expect("its turn comes")
         }
         1 => semaphore.acquire_many_timeout(count, PATIENCE).await.expect("its turn comes"),
@@ -145,7 +145,7 @@ async fn caller_that_wants_all_is_served_although_others_come_and_go(fixture: &F
                         0 => semaphore.try_acquire().await.expect("all answer"),
                         _ => Some(semaphore.acquire().await.expect("its turn comes")),
                     };
-                    // Nodes in memory answer at once: nobody else would run.
+                    // Nodes in memory answer at once: no other task would run.
                     tokio::task::yield_now().await;
                     drop(guard);
                 }
@@ -197,7 +197,7 @@ async fn ended_wait_for_several_permits_leaves_nothing(fixture: &Fixture) {
     let guards = take(&jobs(&alice, 3), 2).await;
     for _ in 0..3 {
         let waited = jobs(&bob, 3).acquire_many_timeout(2, BRIEF).await;
-        // A busy machine may take longer than that to hear of the nodes.
+        // On a busy machine the nodes may not even answer in this time.
         let is_told = matches!(waited, Err(LockError::Timeout { .. } | LockError::NoQuorum { .. }));
         assert!(is_told, "{waited:?}");
         wait_until_only(fixture, &guards);
@@ -290,8 +290,8 @@ async fn in_time(waiting: JoinHandle<Permits>) -> Permits {
     ended.expect("no panic")
 }
 
-/// Less than anybody holds a permit here.
+/// Less than any client holds a permit here.
 const BRIEF: Duration = Duration::from_millis(100);
 
-/// The permits of the crowd.
+/// The permits of the semaphore.
 const PERMITS: u32 = 4;

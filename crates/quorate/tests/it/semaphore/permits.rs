@@ -1,4 +1,4 @@
-//! All permits are of use, each goes to one, and comes back from everyone.
+//! All permits can be used, each has one holder, and each returns after a release or a crash.
 
 use quorate::error::LockError;
 use std::time::Duration;
@@ -86,7 +86,7 @@ async fn waiter_keeps_one_of_several_released_permits(fixture: &Fixture) {
 async fn permit_of_a_killed_holder_expires(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let kept = take(&jobs(&alice, 2), 1).await;
-    // Nobody renews or releases it any more, as after a death.
+    // It is neither renewed nor released, as after a crash.
     let dies = take(&jobs(&alice, 2).ttl(SHORT).no_renew(), 1).await.remove(0);
     let name = dies.name().to_owned();
     dies.leave_to_expire();
@@ -103,12 +103,12 @@ async fn killed_first_waiter_delays_others_for_at_most_its_ttl(fixture: &Fixture
     dead.leave_to_expire();
     let semaphore = jobs(&bob, 2);
     let waiting = tokio::spawn(async move { semaphore.acquire().await });
-    // Nobody but bob can step up, and it does.
+    // Only bob can become the first waiter, and it does.
     if fixture.mode() == Mode::Queue {
         wait_for_queue(fixture, &alice, 2, 0).await;
     }
     drop(guards);
-    let got = tokio::time::timeout(LONG / 2, waiting).await.expect("it steps up");
+    let got = tokio::time::timeout(LONG / 2, waiting).await.expect("it becomes the first waiter");
     let got = got.expect("no panic").expect("both are free");
     wait_until_only(fixture, &[got]);
 }

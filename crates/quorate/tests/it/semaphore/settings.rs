@@ -1,4 +1,4 @@
-//! What a semaphore can be called, how many permits it can have, and what its permits are like.
+//! The name of a semaphore, its number of permits, and their settings.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -44,7 +44,7 @@ async fn all_are_had(fixture: &Fixture, most: u32) {
     let got = tokio::time::timeout(LONG / 3, waiting).await.expect("it is notified");
     guards.push(got.expect("no panic").expect("one is free"));
     wait_until_only(fixture, &guards);
-    // As many are waited for, and come one by one.
+    // As many are waited for, and are granted one by one.
     let semaphore = jobs(&bob, most);
     let waiting = tokio::spawn(async move { semaphore.acquire_many(most).await });
     guards.drain(..most as usize / 2).for_each(drop);

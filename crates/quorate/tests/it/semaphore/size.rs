@@ -1,4 +1,4 @@
-//! Callers who say different numbers of permits: a semaphore grows or shrinks while it is used.
+//! Callers that name different sizes: a semaphore grows or shrinks while it is used.
 
 use std::{
     sync::{
@@ -54,7 +54,7 @@ async fn semaphore_that_shrinks_grants_nothing_until_a_remaining_permit_is_free(
         guards.pop().expect("it is held").release().await.expect("it is held");
         wait_until_only_and_queue(fixture, &names(&guards));
         assert!(jobs(&few, 2).try_acquire().await.expect("all answer").is_none(), "{number}");
-        assert!(!waiting.is_finished(), "as many hold one as there are permits now");
+        assert!(!waiting.is_finished(), "every remaining permit is held");
     }
     guards.pop().expect("it is held").release().await.expect("it is held");
     let got = tokio::time::timeout(LONG / 3, waiting).await.expect("it is notified");
@@ -74,7 +74,7 @@ async fn permits_beyond_the_new_number_do_not_count(fixture: &Fixture) {
     }
     guards.extend(jobs(&few, 2).acquire_many(2).await.expect("free").into_permits());
     assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4"]);
-    // From the release of the higher ones on, there are two.
+    // After the release of the higher ones there are two.
     guards.drain(..2).for_each(drop);
     wait_until_only(fixture, &guards);
     assert!(jobs(&few, 2).try_acquire().await.expect("all answer").is_none());
@@ -82,7 +82,7 @@ async fn permits_beyond_the_new_number_do_not_count(fixture: &Fixture) {
 
 async fn while_callers_disagree_there_is_one_queue(fixture: &Fixture) {
     if fixture.mode() == Mode::Classic {
-        return; // There is none.
+        return; // In classic mode there is none.
     }
     let (few, many) = (fixture.client("few").await, fixture.client("many").await);
     let mut guards = take(&jobs(&many, 4), 4).await;
@@ -97,7 +97,7 @@ async fn while_callers_disagree_there_is_one_queue(fixture: &Fixture) {
     guards.pop().expect("it is held").release().await.expect("it is held");
     wait_until_only_and_queue(fixture, &names(&guards));
     assert!(!first.is_finished() && !second.is_finished());
-    // Newcomers who say more find it.
+    // New callers with a larger size find it.
     guards.extend(jobs(&many, 4).try_acquire().await.expect("all answer"));
     assert_eq!(guards.len(), 4, "it is free");
     guards.remove(0).release().await.expect("it is held");

@@ -1,4 +1,4 @@
-//! Nobody is refused while a permit is free.
+//! No caller is refused while a permit is free.
 
 use super::{jobs, take, wait_until_only};
 use crate::conformance::fixture::Fixture;
@@ -44,7 +44,7 @@ async fn try_acquire_finds_the_last_free_permit(fixture: &Fixture) {
         }
         let tried = jobs(&alice, permits).try_acquire().await.expect("all answer");
         assert!(tried.is_none(), "all are taken");
-        // Each of them alone is found.
+        // Each of them is found when it is the only free one.
         for number in 0..guards.len() {
             guards.remove(number).release().await.expect("it is held");
             guards.insert(number, take(&semaphore, 1).await.remove(0));
@@ -65,7 +65,7 @@ async fn caller_reserves_no_more_permits_than_it_needs(fixture: &Fixture) {
         loop {
             let guard = busy.acquire().await.expect("one is free");
             guard.release().await.expect("it is held");
-            // Nodes in memory answer at once: nobody else would run.
+            // Nodes in memory answer at once: no other task would run.
             tokio::task::yield_now().await;
         }
     });

@@ -40,7 +40,7 @@ async fn in_order(fixture: &Fixture) {
         }));
         wait_for_queue(fixture, &alice, 3, number).await;
     }
-    // One permit goes from hand to hand.
+    // One permit passes through all waiters.
     guards.remove(0).release().await.expect("it is held");
     for waiter in waiters {
         let in_time = tokio::time::timeout(PATIENCE, waiter).await;
@@ -50,7 +50,7 @@ async fn in_order(fixture: &Fixture) {
     wait_until_only(fixture, &guards);
 }
 
-/// The next one would come to the front, and both would be the first.
+/// The next waiter would move to the front, and both would be first.
 #[tokio::test(start_paused = true)]
 async fn first_waiter_keeps_its_position_although_its_permit_would_not_be_renewed() {
     let fixture = PausedFixture::new(3);
@@ -63,7 +63,7 @@ async fn first_waiter_keeps_its_position_although_its_permit_would_not_be_renewe
     let second = tokio::spawn(async move { next.acquire().await });
     pass(5 * TTL).await;
     let line = bob.inspect("jobs#line").await.unwrap();
-    assert!(line.holder.is_some_and(|holder| holder.is_this_client), "it is the first still");
+    assert!(line.holder.is_some_and(|holder| holder.is_this_client), "it is still the first");
     held.release().await.unwrap();
     first.await.unwrap().unwrap().release().await.unwrap();
     second.await.unwrap().unwrap().release().await.unwrap();
@@ -78,7 +78,7 @@ async fn caller_that_timed_out_leaves_nothing(fixture: &Fixture) {
         let (first, second) =
             tokio::join!(first.acquire_timeout(wait), second.acquire_timeout(wait));
         for waited in [first, second] {
-            // A busy machine may take longer than all of that to hear of the nodes.
+            // On a busy machine the nodes may not even answer in this time.
             let is_told =
                 matches!(waited, Err(LockError::Timeout { .. } | LockError::NoQuorum { .. }));
             assert!(is_told, "{waited:?}");
@@ -95,7 +95,7 @@ async fn dropped_caller_leaves_nothing(fixture: &Fixture) {
         let waiting = tokio::spawn(async move { semaphore.acquire().await });
         match round % 4 {
             0 => wait_for_queue(fixture, &alice, 3, 0).await,
-            // Somewhere on the way.
+            // At any moment of the call.
             steps => {
                 for _ in 0..round / 4 + steps {
                     tokio::task::yield_now().await;
@@ -125,7 +125,7 @@ async fn caller_that_leaves_delays_no_other(fixture: &Fixture) {
     wait_for_queue(fixture, &alice, 2, 0).await;
     guards.remove(0).release().await.expect("it is held");
     let got = tokio::time::timeout(PATIENCE, second).await.expect("it is notified");
-    guards.push(got.expect("no panic").expect("it is its turn"));
+    guards.push(got.expect("no panic").expect("it is granted"));
     wait_until_only(fixture, &guards);
 }
 

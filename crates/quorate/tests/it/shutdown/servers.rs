@@ -1,4 +1,4 @@
-//! Clients that end: what they still do, and what they refuse to begin.
+//! Clients that end: what they still do, and which calls they refuse.
 
 use std::{
     task::{Context, Waker},
@@ -31,7 +31,7 @@ fn program_that_drops_its_guard_and_its_client_leaves_no_key() {
         let guard = block_on(client.mutex(NAME).lock()).unwrap();
         drop(guard);
         drop(client);
-        cluster.wait_until_empty("nobody is left who could remove it");
+        cluster.wait_until_empty("no client is left to release it");
     }
 }
 
@@ -44,7 +44,7 @@ fn last_guard_ends_the_client() {
         drop(client);
         block_on(guard.verify()).unwrap();
         drop(guard);
-        cluster.wait_until_empty("nobody is left who could remove it");
+        cluster.wait_until_empty("no client is left to release it");
     }
     eventually("every connection is closed", PATIENCE, || {
         cluster.servers.iter().all(|server| {
@@ -66,8 +66,8 @@ fn client_with_a_stopped_node_is_dropped_in_bounded_time() {
     drop(guard);
     drop(client);
     cluster.servers[0].resume();
-    // The release had left before the drop was over; the node had only not read it.
-    cluster.wait_until_empty("the stopped node finds the release when it goes on");
+    // The release was sent before the drop returned; the node had only not read it.
+    cluster.wait_until_empty("the stopped node runs the release when it continues");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn shutdown_ends_a_call_whose_nodes_are_silent() {
     cluster.servers.iter().for_each(Server::resume);
 }
 
-/// Its caller is busy with something else, and would give the lock back only when it comes by.
+/// Its caller does not poll it, and would release the lock only at its next poll.
 fn shutdown_undoes_a_call_that_is_not_polled_any_more(mode: Mode) {
     let cluster = Cluster::start_in(mode, 1);
     let client = connect_to_all(cluster.direct().vote_timeout(PATIENCE));
@@ -125,7 +125,7 @@ fn shutdown_undoes_a_call_that_is_not_polled_any_more(mode: Mode) {
     assert!(poll(ending.as_mut()).is_pending());
     server.resume();
     eventually("the key was there", PATIENCE, || server.command_calls("del") > 0);
-    assert!(cluster.is_empty(), "and is not any more");
+    assert!(cluster.is_empty(), "the key is gone");
     assert_eq!(block_on(call).map(drop), Err(LockError::ShutDown));
     assert!(block_on(ending).is_clean);
 }

@@ -29,7 +29,7 @@ pub(super) struct Identity {
 }
 
 impl Authority {
-    /// With a name of its own: it is the first thing that a certificate's signer is known by.
+    /// With a name of its own, by which clients first look up the signer of a certificate.
     pub(super) fn new(name: &str) -> Self {
         let mut params = params(&[]);
         params.distinguished_name.push(DnType::CommonName, name);
@@ -44,7 +44,7 @@ impl Authority {
         self.sign(params(names))
     }
 
-    /// For a server whose certificate was valid once.
+    /// For a server whose certificate has expired.
     pub(super) fn expired(&self, names: &[&str]) -> Identity {
         let mut params = params(names);
         params.not_before = date_time_ymd(2001, 1, 1);
@@ -76,7 +76,7 @@ fn params(names: &[&str]) -> CertificateParams {
     CertificateParams::new(names).expect("the names are fine")
 }
 
-/// A server that speaks TLS on one port, and plainly on the one that the testkit uses.
+/// A server with TLS on one port, and plain text on the one that the testkit uses.
 pub(super) struct SecureServer {
     pub(super) plain: Server,
     port: u16,
@@ -116,14 +116,14 @@ impl SecureServer {
         format!("{scheme}://{host}:{}", self.port)
     }
 
-    /// The settings of a client that comes to `localhost` by TLS.
+    /// The settings of a client that connects to `localhost` by TLS.
     pub(super) fn client(&self, tls: Tls) -> ClientBuilder {
         let urls = [self.url("rediss", "localhost")];
         Client::builder().quarantine(false).nodes(urls).tls(tls).vote_timeout(PATIENCE)
     }
 }
 
-/// A port that nobody is given by the system while it is not in use: it lies below those.
+/// A port that the system does not give to other programs: it is below those.
 fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let start = std::process::id().wrapping_mul(31);

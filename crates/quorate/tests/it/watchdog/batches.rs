@@ -1,4 +1,4 @@
-//! Many leases travel in one request, and each of them is judged by itself.
+//! Many leases are renewed in one request, and each of them is checked separately.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ fn overwritten_key_does_not_void_the_other_leases(mode: Mode) {
     assert_eq!(server.get("order:150").as_deref(), Some(&b"another's"[..]));
 }
 
-/// Holds many locks on one server. The client and its journal go on with the guards.
+/// Holds many locks on one server. The client and its journal stay with the guards.
 fn hold_many(mode: Mode) -> (Server, Journal, Vec<Guard>) {
     let server = Server::start();
     let journal = Journal::default();
@@ -73,7 +73,7 @@ fn hold_many(mode: Mode) -> (Server, Journal, Vec<Guard>) {
     let client =
         block_on(settings.observer(journal.clone()).connect()).expect("the server is there");
     let take = |number| block_on(client.mutex(format!("order:{number}")).lock());
-    let guards = (0..LOCKS).map(take).collect::<Result<_, _>>().expect("nobody else is there");
+    let guards = (0..LOCKS).map(take).collect::<Result<_, _>>().expect("it is free");
     (server, journal, guards)
 }
 

@@ -56,7 +56,7 @@ async fn release_is_retried_for_the_longest_extension() {
     }
 }
 
-/// It was away when the lock was taken, and so nothing was sent to it by then.
+/// It was down when the lock was acquired, so nothing was sent to it by then.
 #[tokio::test(start_paused = true)]
 async fn node_that_got_the_key_by_a_renewal_is_released() {
     let fixture = PausedFixture::new(3);
@@ -64,7 +64,7 @@ async fn node_that_got_the_key_by_a_renewal_is_released() {
     let guard = fixture.hold().await;
     fixture.nodes.set(2, Answer);
     pass(TTL / 2).await;
-    assert_eq!(fixture.holding(), 3, "it was given the lock with the next renewal");
+    assert_eq!(fixture.holding(), 3, "it stores the lock with the next renewal");
     fixture.nodes.set(2, Fail);
     guard.release().await.unwrap();
     fixture.nodes.set(2, Answer);
@@ -92,7 +92,7 @@ fn server_receives_no_renewal_of_a_released_lock(mode: Mode) {
         match way {
             Way::RuntimeGoes => drop(runtime),
             Way::Abort => task.abort(),
-            // A panic is an error of the task, and what is wanted here.
+            // A panic is an error of the task, and is expected here.
             Way::Release | Way::Drop | Way::Panic => drop(runtime.block_on(task)),
         }
         eventually("the key is gone", PATIENCE, || server.lock_keys().is_empty());
@@ -104,7 +104,7 @@ fn server_receives_no_renewal_of_a_released_lock(mode: Mode) {
     assert_eq!(journal.count("lost"), 0);
 }
 
-/// How a lock is let go.
+/// How a lock is released.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Release,

@@ -86,13 +86,13 @@ pub(crate) async fn pass(time: Duration) {
     tokio::time::sleep(time).await; // tidy: paused clock
 }
 
-/// Waits for the loss, and says when it was told.
+/// Waits for the loss, and returns when it was reported.
 pub(crate) async fn loss(guard: &Guard) -> (Lost, Instant) {
     let lost = tokio::time::timeout(FAR, guard.lost()).await.expect("the lock is lost in the end");
     (lost, Instant::now())
 }
 
-/// The promise of a lock that was asked for at `asked`: ttl, less one per cent and 2 milliseconds.
+/// The end of a lease that was requested at `asked`: ttl, less one per cent and 2 milliseconds.
 pub(crate) fn promised_until(asked: Instant, ttl: Duration) -> Instant {
     asked + ttl - ttl / 100 - Duration::from_millis(2)
 }
@@ -100,8 +100,8 @@ pub(crate) fn promised_until(asked: Instant, ttl: Duration) -> Instant {
 pub(crate) const NAME: &str = "orders:42";
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
-/// The runtime's timers are no finer than this.
+/// The resolution of the runtime's timers.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
-/// Further than anything here is waited for on the paused clock.
+/// Longer than any wait here on the paused clock.
 pub(crate) const FAR: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,4 +1,4 @@
-//! An observer that writes down what it was told, a line for each event.
+//! An observer that records a line for each event.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use quorate::{
     observe::{Event, Observer},
 };
 
-/// What happened, in its order. Clones are the same journal.
+/// The events, in order. Clones are the same journal.
 #[derive(Clone, Default)]
 pub(crate) struct Journal(Arc<Mutex<Vec<String>>>);
 

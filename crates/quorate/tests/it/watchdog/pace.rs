@@ -1,4 +1,4 @@
-//! When leases are renewed, and with what, on a paused clock.
+//! When leases are renewed, and for which ttl, on a paused clock.
 
 use quorate::{
     error::{Lost, LostReason},
@@ -134,7 +134,7 @@ async fn key_granted_to_another_owner_is_not_restored(mode: Mode) {
     let guard = fixture.hold().await;
     fixture.nodes.forget(1);
     pass(TICK).await;
-    // Node 1 is free and grants it, although that comes to nothing.
+    // Node 1 is free and grants it, which is no majority.
     assert!(is_taken(&fixture.other().mutex(NAME)).await);
     pass(5 * TTL).await;
     guard.check().unwrap();
@@ -165,7 +165,7 @@ async fn lock_is_held_for_max_hold_and_no_longer(mode: Mode) {
 
     let renewals = fixture.journal.count("renewed");
     assert!(renewals >= 6, "{renewals} renewals before that");
-    // A third of the ttl after it could grow no more at the latest, it was renewed last.
+    // The last renewal is at most a third of the ttl after the lease could last grow.
     pass(TTL * 2 / 5).await;
     assert!(!is_taken(&fixture.other().mutex(NAME)).await, "although the guard is still there");
     pass(5 * TTL).await;

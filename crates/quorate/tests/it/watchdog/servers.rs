@@ -1,4 +1,4 @@
-//! Locks that real servers keep, with a ttl that is short against the time they are held.
+//! Locks on real servers that are held for much longer than their ttl.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn server_keeps_a_held_lock_for_many_ttls() {
     });
     assert_eq!(server.get(NAME).unwrap(), value);
     let growths = seen.windows(2).filter(|pair| pair[1] > pair[0]).count();
-    assert!(growths >= 12, "it was given more time {growths} times");
+    assert!(growths >= 12, "it was extended {growths} times");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn killed_server_of_three_does_not_end_a_held_lock() {
         journal.count("renewed orders:42 done") > renewed + 12
     });
     servers[1].restart();
-    assert!(servers[1].lock_keys().is_empty(), "it was not given the key again");
+    assert!(servers[1].lock_keys().is_empty(), "it has no key");
     block_on(guard.release()).unwrap();
     assert!(servers.iter().all(|server| server.lock_keys().is_empty()));
 }
@@ -64,11 +64,11 @@ async fn task_that_blocks_its_runtime_keeps_its_lock() {
     guard.release().await.unwrap();
 }
 
-/// With patience for a busy machine, but not so much that a lease ends meanwhile.
+/// With long timeouts for a busy machine, but shorter than the lease.
 fn settings(servers: &[&Server]) -> ClientBuilder {
     let urls = servers.iter().map(|server| server.url());
     Client::builder().quarantine(false).nodes(urls).ttl(TTL).vote_timeout(TTL / 4)
 }
 
-/// Renewed after a quarter of it, so three quarters are there for a busy machine to stall.
+/// Renewed after a quarter of it, so a busy machine may stall for three quarters.
 const TTL: Duration = Duration::from_millis(500);
