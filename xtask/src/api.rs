@@ -88,7 +88,7 @@ mod tests {
     use crate::api::testing::{core, library};
 
     #[test]
-    fn an_api_without_items_does_not_pass_for_a_good_one() {
+    fn api_without_items_does_not_pass_for_a_good_one() {
         let empty = library(json!([]), json!({}));
         assert_eq!(findings(&surface(&empty, &core())), ["there is no public item at all"]);
     }

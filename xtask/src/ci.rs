@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_test_of_stopped_majorities_is_there() {
+    fn test_of_stopped_majorities_is_there() {
         // Cargo is content with a name that no test has.
         let (path, name) = STOPPED_MAJORITIES.rsplit_once("::").unwrap();
         let file = format!("crates/quorate/tests/it/{}.rs", path.replace("::", "/"));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_site_is_that_of_the_repository() {
+    fn site_is_that_of_the_repository() {
         let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
         let site = SITE.strip_suffix("/blob/main").unwrap();
         assert!(manifest.contains(&format!("repository = \"{site}\"")), "{site}");

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_verb_is_a_usage_error_that_lists_the_verbs() {
+    fn unknown_verb_is_a_usage_error_that_lists_the_verbs() {
         let failure = dispatch(&["frobnicate".to_owned()]).unwrap_err();
         assert_eq!(failure.exit_code(), ExitCode::from(64));
         assert!(failure.message().starts_with("no verb `frobnicate`"));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_that_a_verb_does_not_know_is_a_usage_error() {
+    fn argument_that_a_verb_does_not_know_is_a_usage_error() {
         for verb in ["api", "ci", "deny", "docs", "package", "tidy", "help"] {
             let failure = dispatch(&[verb.to_owned(), "--frob".to_owned()]).unwrap_err();
             assert_eq!(failure.exit_code(), ExitCode::from(64), "{verb}");

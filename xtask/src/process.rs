@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_overstays_is_killed() {
+    fn program_that_exceeds_its_time_is_killed() {
         let started = Instant::now();
         let mut command = Command::new("sleep");
         let why = run_within(Duration::ZERO, command.arg("600")).unwrap_err();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_ends_in_time_is_judged_by_its_exit_code() {
+    fn program_that_ends_in_time_is_rated_by_its_exit_code() {
         let limit = Duration::from_secs(60);
         assert_eq!(run_within(limit, &mut Command::new("true")), Ok(()));
         assert!(run_within(limit, &mut Command::new("false")).is_err());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_shows_no_folder() {
+    fn command_line_shows_no_folder() {
         let mut command = Command::new("/opt/bin/tool");
         assert_eq!(command_line(command.args(["-x", "y"])), "tool -x y");
     }

@@ -114,27 +114,27 @@ mod tests {
     }
 
     #[test]
-    fn a_test_says_how_to_run_it_alone() {
+    fn test_shows_how_to_run_it_alone() {
         assert_eq!(program("test", true).arguments(), "-p quorate --test it");
         assert_eq!(program("bin", true).arguments(), "-p quorate --bin it");
         assert_eq!(program("lib", true).arguments(), "-p quorate --lib");
     }
 
     #[test]
-    fn a_package_may_have_another_name_than_its_folder() {
+    fn package_may_have_another_name_than_its_folder() {
         assert_eq!(package_name("path+file:///src/bench#quorate-bench@0.1.0"), "quorate-bench");
         assert_eq!(package_name("path+file:///src/xtask#0.1.0"), "xtask");
     }
 
     #[test]
-    fn a_program_is_no_test_of_it() {
+    fn program_is_no_test_of_it() {
         assert!(program("bin", true).is_test() && !program("bin", true).is_bin("it"));
         assert!(program("bin", false).is_bin("it") && !program("bin", false).is_test());
         assert!(program("example", false).is_example() && !program("example", true).is_example());
     }
 
     #[test]
-    fn a_test_is_started_in_the_folder_of_its_package() {
+    fn test_is_started_in_the_folder_of_its_package() {
         let command = program("test", true).command();
         assert_eq!(command.get_current_dir(), Some(Path::new("/src/crates/quorate")));
     }

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_names_the_verb_the_step_and_the_reason() {
+    fn failure_names_the_verb_the_step_and_the_reason() {
         let mut steps = Steps::of("ci");
         steps.run("one", || Ok(())).unwrap();
         let failure = steps.run("two", || Err("it broke".to_owned())).unwrap_err();

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_package_can_be_named_in_every_spelling_of_cargo() {
+    fn package_can_be_named_in_every_spelling_of_cargo() {
         for arg in ["-p", "-pquorate", "--package", "--package=quorate"] {
             assert!(names_package(arg), "{arg}");
         }

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_to_install_is_said_for_every_missing_tool() {
+    fn missing_tools_are_listed_with_how_to_install_them() {
         let told = how_to_get(&TOOLS.iter().collect::<Vec<_>>());
         for tool in TOOLS {
             assert!(told.contains(tool.program) && told.contains(tool.package), "{told}");

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_that_is_looked_for_is_the_one_that_is_fetched() {
+    fn version_that_is_looked_for_is_the_one_that_is_fetched() {
         let requirement = fs::read_to_string(root().join(REQUIREMENT)).unwrap();
         assert!(requirement.contains(&format!("\nvalkeylite=={VERSION}")), "{requirement}");
     }

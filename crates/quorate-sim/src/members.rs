@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_decides_everything() {
+    fn seed_decides_everything() {
         let (one, two) = (run(7, true), run(7, true));
         assert_eq!(one.to_string(), two.to_string());
         assert!(one.holds > 0 && !one.trace.lines().is_empty());

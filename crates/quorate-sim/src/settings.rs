@@ -433,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_settings() {
+    fn same_seed_gives_the_same_settings() {
         let draw = |seed| format!("{:?}", Settings::draw(seed, &Fixed::default()));
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drift_is_the_default_one() {
+    fn drift_is_the_default_one() {
         assert_eq!(DRIFT, Drift::default());
     }
 }

@@ -23,7 +23,7 @@ fn every_small_row_ends_as_expected() {
 }
 
 #[test]
-fn a_search_that_is_cut_short_reports_it() {
+fn search_that_is_cut_short_reports_it() {
     let settings = Settings { steps_max: 2_000, ..Settings::classic("cut", "a cut", 3) };
     let report = model::run(&Row::Product(settings));
     assert!(!report.is_exhaustive && !report.is_as_expected(), "{report}");
@@ -31,7 +31,7 @@ fn a_search_that_is_cut_short_reports_it() {
 }
 
 #[test]
-fn a_violation_is_shown_step_by_step() {
+fn violation_is_shown_step_by_step() {
     let forgets = Settings { vanishings: 1, ..Settings::classic("forgets", "a key vanishes", 1) };
     let expected = Expected::Broken(ONE_HOLDER);
     let report = model::run(&Row::Product(Settings { expected, ..forgets.clone() }));
@@ -65,7 +65,7 @@ fn examples(report: &Report) -> impl Iterator<Item = &'static str> {
 
 /// Each of these bugs shows in a search of the row, which then ends at once.
 #[test]
-fn the_model_notices_bugs_of_the_core() {
+fn model_notices_bugs_of_the_core() {
     let bugs = [
         ("n3", Mutant::SmallQuorum),
         ("n1-break", Mutant::UnknownIsRefusal),
@@ -97,7 +97,7 @@ fn the_model_notices_bugs_of_the_core() {
 
 /// A bug in the rules of the queue shows as what it breaks, and as nothing else before that.
 #[test]
-fn the_model_notices_bugs_of_the_queue() {
+fn model_notices_bugs_of_the_queue() {
     let one = || Settings::queue("bug", "1 node", 1);
     let two = || Settings::queue("bug", "2 nodes", 2);
     let three = || Settings::queue("bug", "3 nodes", 3);
@@ -144,7 +144,7 @@ fn the_model_notices_bugs_of_the_queue() {
 
 /// A bug in the rules of readers.
 #[test]
-fn the_model_notices_bugs_of_shares() {
+fn model_notices_bugs_of_shares() {
     // A is a writer, and comes first.
     let few = |nodes| Settings {
         sharing: vec![1],

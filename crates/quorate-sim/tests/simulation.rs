@@ -140,7 +140,7 @@ fn most_runs_have_no_shared_locks() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_trace() {
+fn same_seed_gives_the_same_trace() {
     for seed in 0..20 {
         assert_eq!(trace(seed, &Without::default()), trace(seed, &Without::default()), "{seed}");
     }
@@ -159,7 +159,7 @@ fn recording_does_not_change_a_run() {
 }
 
 #[test]
-fn what_is_left_out_does_not_change_what_was_before() {
+fn fault_that_is_left_out_does_not_change_earlier_events() {
     let first_fault = |seed| {
         let whole = trace(seed, &Without::default());
         let fault = whole.iter().position(|line| line.contains("FAULT f0"))?;
@@ -174,7 +174,7 @@ fn what_is_left_out_does_not_change_what_was_before() {
 
 /// A client that is left out stays out, although faults make its place crash and start again.
 #[test]
-fn who_is_left_out_does_nothing() {
+fn client_that_is_left_out_does_nothing() {
     for seed in 0..200 {
         let without = Without { faults: Vec::new(), clients: vec![1] };
         let acts = |line: &String| line[13..].starts_with("B ") && !line.contains("FAULT");
@@ -183,7 +183,7 @@ fn who_is_left_out_does_nothing() {
 }
 
 #[test]
-fn who_stands_still_does_nothing() {
+fn stopped_client_does_nothing() {
     let mut stops = 0;
     for seed in 0..200 {
         let settings = Settings::draw(seed, &Fixed::default());
@@ -240,7 +240,7 @@ fn directed_schedules_pass_without_their_mutants() {
 }
 
 #[test]
-fn a_violation_is_made_small_replayed_and_drawn() {
+fn violation_is_shrunk_replayed_and_drawn() {
     let mutant = catalogue::find("delete-not-owned").unwrap();
     let (has_queue, has_quarantine) = (Some(false), Some(false));
     let fixed = Fixed { has_queue, has_quarantine, ..Fixed::default() };
@@ -278,13 +278,13 @@ fn seeds_that_failed_before_pass() {
 
 /// The last seeds are seeds like any others, and there are none behind them.
 #[test]
-fn a_campaign_ends_with_the_last_seed() {
+fn campaign_ends_with_the_last_seed() {
     let campaign = Campaign { from: u64::MAX - 2, ..campaign(1_000) };
     assert_eq!(campaign.run(|_| {}).seeds, 3);
 }
 
 #[test]
-fn a_part_that_is_not_there_is_a_clear_error() {
+fn missing_part_is_a_clear_error() {
     let settings = Settings { faults: 5, ..Settings::draw(3, &Fixed::default()) };
     for text in ["f99", "c99", "f0,c99"] {
         let error = text.parse::<Without>().unwrap().check(&settings).unwrap_err();
@@ -294,7 +294,7 @@ fn a_part_that_is_not_there_is_a_clear_error() {
 }
 
 #[test]
-fn a_part_that_cannot_be_left_out_is_a_clear_error() {
+fn part_that_cannot_be_left_out_is_a_clear_error() {
     for text in ["x1", "f", "", "f1,", "fä"] {
         let error = text.parse::<Without>().unwrap_err();
         assert!(error.contains("neither a fault such as f3 nor a client like c1"), "{error}");
@@ -302,7 +302,7 @@ fn a_part_that_cannot_be_left_out_is_a_clear_error() {
 }
 
 #[test]
-fn the_page_about_simulation_shows_what_the_command_shows() {
+fn page_about_simulation_shows_what_the_command_shows() {
     let mutant = catalogue::find("stopped-clock").unwrap();
     let campaign = Campaign { mutant: Some(mutant), ..campaign(1) };
     let has_queue = Some(false);

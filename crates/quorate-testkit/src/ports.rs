@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leased_port_is_not_leased_again() {
+    fn leased_port_is_not_leased_again() {
         let leases: Vec<_> = (0..200).map(|_| PortLease::any_free()).collect();
         let distinct: BTreeSet<_> = leases.iter().map(PortLease::number).collect();
         assert_eq!(distinct.len(), leases.len());

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_taken_by_somebody_else_is_not_the_end() {
+    fn start_succeeds_although_a_port_is_taken() {
         let other = Server::start();
         let mut ports = vec![PortLease::any_free(), PortLease::of_another(other.port())];
         let server =
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_port_is_told_apart_even_if_its_owner_answers_with_an_error() {
+    fn taken_port_is_recognized_even_if_its_owner_answers_with_an_error() {
         let other = Server::builder().password("secret").start();
         let launched = launch(&Server::builder(), &Folder::create(), other.port(), &{
             url(&Server::builder(), other.port())

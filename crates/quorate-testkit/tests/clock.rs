@@ -17,7 +17,7 @@ fn clock_is_right_and_runs_until_it_is_set() {
 }
 
 #[test]
-fn it_stands_still_and_goes_on_from_there() {
+fn clock_stops_and_continues_from_there() {
     on_each(|server| {
         server.clock().stop();
         let stopped_at = server.clock().time_us();
@@ -87,7 +87,7 @@ fn others_keep_the_time_of_the_machine() {
 
 #[test]
 #[should_panic(expected = "this server was started with `.own_clock()`")]
-fn a_server_without_one_cannot_be_set() {
+fn server_without_one_cannot_be_set() {
     Server::start().clock().stop();
 }
 

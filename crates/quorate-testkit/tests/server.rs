@@ -12,7 +12,7 @@ use std::time::Duration;
 use quorate_testkit::{Flavour, Server, eventually, redis};
 
 #[test]
-fn a_new_server_answers_and_is_empty() {
+fn new_server_answers_and_is_empty() {
     let server = Server::start();
     assert_eq!(server.address(), format!("127.0.0.1:{}", server.port()));
     assert_eq!(server.url(), format!("redis://{}", server.address()));
@@ -80,7 +80,7 @@ fn directives_are_passed_on() {
 }
 
 #[test]
-fn a_password_is_asked_for_and_part_of_the_url() {
+fn password_is_asked_for_and_part_of_the_url() {
     let server = Server::builder().password("se:cr@t \"%").start();
     set(&server, "key", "value");
     assert_eq!(server.get("key"), Some(b"value".to_vec()));
@@ -93,7 +93,7 @@ fn a_password_is_asked_for_and_part_of_the_url() {
 }
 
 #[test]
-fn a_server_that_denies_us_everything_still_starts() {
+fn server_that_denies_us_everything_still_starts() {
     let server = Server::builder().config("user", "default off").start();
     let mut stranger = tcp(&server);
     stranger.write_all(b"PING\r\n").unwrap();
@@ -158,7 +158,7 @@ fn server_with_an_append_only_file_keeps_its_data_by_default() {
 }
 
 #[test]
-fn a_server_can_be_started_from_the_files_of_another() {
+fn server_can_be_started_from_the_files_of_another() {
     let servers = Server::builder().append_only().start_many(2);
     set(&servers[0], "key", "first");
     set(&servers[1], "key", "second");
@@ -168,7 +168,7 @@ fn a_server_can_be_started_from_the_files_of_another() {
 }
 
 #[test]
-fn a_server_can_be_asked_to_end_even_while_paused() {
+fn server_can_be_asked_to_end_even_while_paused() {
     let server = Server::builder().append_only().start();
     set(&server, "key", "value");
     let pid = server.pid();
@@ -181,7 +181,7 @@ fn a_server_can_be_asked_to_end_even_while_paused() {
 }
 
 #[test]
-fn a_paused_server_is_silent_and_answers_once_resumed() {
+fn paused_server_is_silent_and_answers_once_resumed() {
     let server = Server::start();
     let mut client = tcp(&server);
     server.pause();
@@ -207,7 +207,7 @@ fn dropping_ends_even_a_paused_server() {
 }
 
 #[test]
-fn a_server_outlives_the_thread_that_started_it() {
+fn server_outlives_the_thread_that_started_it() {
     let (server, thread) = thread::spawn(|| {
         let thread = fs::read_link("/proc/thread-self").unwrap();
         (Server::start(), Path::new("/proc").join(thread))
@@ -220,7 +220,7 @@ fn a_server_outlives_the_thread_that_started_it() {
 }
 
 #[test]
-fn a_missing_binary_is_explained() {
+fn missing_binary_is_explained() {
     for missing in ["no-such-redis-server", "/no/such/folder/redis-server"] {
         let message = panic_message(move || drop(Server::builder().binary(missing).start()));
         for part in
@@ -232,7 +232,7 @@ fn a_missing_binary_is_explained() {
 }
 
 #[test]
-fn a_missing_valkey_server_is_explained() {
+fn missing_valkey_server_is_explained() {
     let missing = "no-such-valkey-server";
     let message = panic_message(move || {
         drop(Server::builder().flavour(Flavour::Valkey).binary(missing).start());
@@ -243,7 +243,7 @@ fn a_missing_valkey_server_is_explained() {
 }
 
 #[test]
-fn each_flavour_is_the_server_that_it_says() {
+fn each_flavour_starts_its_own_server() {
     for flavour in Flavour::ALL {
         let server = Server::builder().flavour(flavour).append_only().unix_socket().start();
         let info: String =
@@ -257,7 +257,7 @@ fn each_flavour_is_the_server_that_it_says() {
 }
 
 #[test]
-fn a_server_that_ends_at_its_start_shows_its_log() {
+fn server_that_ends_at_its_start_shows_its_log() {
     let message =
         panic_message(|| drop(Server::builder().config("no-such-directive", "1").start()));
     assert!(message.contains("ended at its start"), "{message}");
@@ -265,7 +265,7 @@ fn a_server_that_ends_at_its_start_shows_its_log() {
 }
 
 #[test]
-fn a_server_can_be_used_inside_an_async_test() {
+fn server_can_be_used_inside_an_async_test() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let server = Server::start();

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_boot_clock_counts_suspended_time() {
+    fn boot_clock_counts_suspended_time() {
         // The test cannot suspend the machine, but it can show that the right clock is used.
         let before = clock_gettime(ClockId::Boottime);
         let now = Clock::Boot.now();

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_server_cannot_write_to_the_terminal() {
+    fn hostile_server_cannot_write_to_the_terminal() {
         let text = NodeError::from_reply(&format!("ERR \x1b[31m\n{}", "x".repeat(999))).to_string();
         assert!(text.len() < 250 && !text.contains('\x1b') && !text.contains('\n'), "{text}");
     }

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_that_nobody_has_looked_at_is_refused() {
+    fn unknown_version_of_the_document_is_refused() {
         let why = |text: &str| Document::parse(text).err().expect("refused");
         let newer = why(r#"{"format_version": 9999}"#);
         assert!(newer.starts_with("this toolchain's rustdoc writes format 9999"), "{newer}");

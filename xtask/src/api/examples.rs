@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_is_code_that_is_compiled_in_a_section_for_examples() {
+    fn example_is_code_that_is_compiled_in_a_section_for_examples() {
         let section = |code: &str| format!("A.\n\n# Examples\n\nSo:\n\n{code}\n");
         for code in ["```\na();\n```", "```no_run\na();\n```", "```rust,should_panic\na();\n```"] {
             assert!(has_example(&section(code)), "{code}");

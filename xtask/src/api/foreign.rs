@@ -101,7 +101,7 @@ mod tests {
     use crate::api::testing::findings_of;
 
     #[test]
-    fn a_function_shows_what_is_in_its_signature_and_bounds() {
+    fn function_shows_what_is_in_its_signature_and_bounds() {
         for inner in [
             json!({"sig": {"inputs": [["it", notify()]]}}),
             json!({"sig": {"output": {"borrowed_ref": {"type": notify()}}}}),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_shows_its_public_fields_and_those_of_its_variants() {
+    fn type_shows_its_public_fields_and_those_of_its_variants() {
         let field = item(6, "it", &json!({"struct_field": notify()}));
         for kind in [json!({"plain": {"fields": [2]}}), json!({"tuple": [null, 2]})] {
             let holder = item(5, "Holder", &json!({"struct": {"kind": kind, "impls": []}}));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_shows_what_is_written_for_it_and_not_what_every_type_has() {
+    fn type_shows_what_is_written_for_it_and_not_what_every_type_has() {
         let holder = item(5, "Holder", &json!({"struct": {"kind": "unit", "impls": [2]}}));
         let items = |block: &Value| json!({"1": holder, "2": item(8, "", &json!({"impl": block}))});
         let message = "a.rs:8: quorate::Holder shows `tokio::sync::Notify`";
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_of_what_is_written_counts_once() {
+    fn member_of_what_is_written_counts_once() {
         let holder = item(5, "Holder", &json!({"struct": {"kind": "unit", "impls": [2]}}));
         let member = item(9, "wake", &json!({"function": {"sig": {"output": notify()}}}));
         let items = |of: &Value| {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trait_shows_its_bounds_and_for_whom_it_is_written() {
+    fn trait_shows_its_bounds_and_for_whom_it_is_written() {
         let message = |line: u32| format!("a.rs:{line}: quorate::Wake shows `tokio::sync::Notify`");
         let bounds = json!([{"trait_bound": {"trait": {"path": "Notify", "id": 90}}}]);
         let wake = item(5, "Wake", &json!({"trait": {"items": [], "bounds": bounds}}));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_of_another_crate_cannot_be_shown_as_ours() {
+    fn item_of_another_crate_cannot_be_shown_as_ours() {
         let import = |id: u32| json!({"use": {"name": "It", "id": id, "is_glob": false}});
         let items = json!({"1": item(5, "", &import(90))});
         fires(&json!([1]), &items, "a.rs:5: quorate::It shows `tokio::sync::Notify`");

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glob_shows_what_is_in_a_module_and_two_that_show_each_other_come_to_an_end() {
+    fn glob_shows_the_items_of_a_module_and_cycles_end() {
         let document = library(
             json!([1]),
             json!({

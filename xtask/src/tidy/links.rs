@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_outside_resolves_to_nothing() {
+    fn link_that_leads_outside_resolves_to_nothing() {
         assert_eq!(resolve("a/b.md", "../../c.md"), None);
         assert_eq!(resolve("a/b.md", "../c.md"), Some("c.md".to_owned()));
         assert_eq!(resolve("a/b.md", ""), Some("a/b.md".to_owned()));

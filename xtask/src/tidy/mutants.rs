@@ -61,7 +61,7 @@ mod tests {
     const PATH: &str = "crates/quorate-core/src/lib.rs";
 
     #[test]
-    fn a_mutant_is_a_statement_on_lines_of_its_own() {
+    fn mutant_is_a_statement_on_lines_of_its_own() {
         for code in [
             "mutate!(NoYield => return);",
             "if a {\n    mutate!(A | B if c => let d = e(f));\n}",

@@ -48,7 +48,7 @@ fn entry_does_not_queue_behind_other_requests() {
 }
 
 #[test]
-fn the_identity_is_shown_with_every_entry() {
+fn identity_is_shown_with_every_entry() {
     for cluster in Cluster::of_each_kind() {
         for _ in 0..2 {
             cluster.acquire("job", &entry("import")).assert_status(200);

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_replaces_the_text_between_its_marks() {
+    fn table_replaces_the_text_between_its_marks() {
         let text = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
         let new = with_table(&text, "| new |\n").unwrap();
         assert_eq!(new, format!("before\n{BEGIN}\n\n| new |\n\n{END}\nafter\n"));

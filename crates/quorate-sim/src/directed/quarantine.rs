@@ -323,7 +323,7 @@ mod tests {
     ///
     /// Fails if the node votes at once.
     #[test]
-    fn a_node_whose_clock_is_set_right_again_is_quarantined() -> Result<(), String> {
+    fn node_whose_clock_is_set_right_again_is_quarantined() -> Result<(), String> {
         let mut fixture = Fixture::founded(3);
         let a = TestClient::come(&mut fixture, 1, 20_000);
         let (sender, terms) = (a.sender(0), a.terms(0, 20_050));

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_the_nodes_makes_no_difference() {
+    fn order_of_the_nodes_makes_no_difference() {
         use Vote::{Grant, Refuse, Unknown};
         let one = print(tally([Grant, Refuse, Unknown]), CLOCK);
         assert_eq!(one, print(tally([Unknown, Grant, Refuse]), CLOCK));

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_with_its_nodes_renumbered_is_the_same() {
+    fn state_with_its_nodes_renumbered_is_the_same() {
         for model in rows() {
             let print = |order| print_after(model.clone(), &steps(order));
             let one = print([0, 1, 2]);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_starts_later_has_the_same_states() {
+    fn search_that_starts_later_has_the_same_states() {
         for model in rows().into_iter().filter(|row| row.clocks.is_some()) {
             let print = |steps: &[Step]| print_after(model.clone(), steps);
             let late: Vec<_> = [Step::Tick; 7].into_iter().chain(steps([0, 1, 2])).collect();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_whose_key_has_expired_is_as_new() {
+    fn node_whose_key_has_expired_is_as_new() {
         let print = |steps: &[Step]| print_after(Settings::classic("", "", 3), steps);
         let tries = [Step::Start(0, 0), Step::Run(0, 0), Step::Tick];
         let until_expired: Vec<_> = tries.into_iter().chain([Step::Tick; 2]).collect();

@@ -5,7 +5,7 @@ mod models;
 use super::*;
 
 #[test]
-fn a_clean_history_passes() {
+fn clean_history_passes() {
     let history = history(&[
         ("a", "x", Some(1), 0..10),
         ("b", "x", Some(2), 10..20),
@@ -31,7 +31,7 @@ fn two_holders_at_once_are_found() {
 }
 
 #[test]
-fn an_overlap_with_one_that_began_long_before_is_found() {
+fn overlap_with_a_much_earlier_claim_is_found() {
     let history = history(&[
         ("long", "x", None, 0..100),
         ("a", "x", None, 10..20),
@@ -44,7 +44,7 @@ fn an_overlap_with_one_that_began_long_before_is_found() {
 }
 
 #[test]
-fn a_claim_that_never_ends_overlaps_with_every_later_one_until_its_holder_has_died() {
+fn claim_without_an_end_overlaps_with_later_ones_until_its_holder_crashes() {
     let mut claims = claims(&[("a", "x", Some(1), 0..10), ("b", "x", Some(2), 20..30)]);
     claims[0].ended_at = None;
     let mut history: History = claims.into_iter().collect();
@@ -57,7 +57,7 @@ fn a_claim_that_never_ends_overlaps_with_every_later_one_until_its_holder_has_di
 }
 
 #[test]
-fn a_fence_that_was_given_twice_is_found_whatever_the_times() {
+fn fence_that_was_granted_twice_is_found_at_any_time() {
     let apart = history(&[("a", "x", Some(7), 0..10), ("b", "x", Some(7), 10..20)]);
     assert_eq!(found(&apart), ["fence: a and b"]);
     assert_eq!(apart.violations(Until::Ended)[0].text, "the fence 7 follows 7");
@@ -81,7 +81,7 @@ fn decreasing_fence_is_found_long_after() {
 }
 
 #[test]
-fn the_order_of_fences_is_open_while_claims_overlap() {
+fn order_of_fences_is_open_while_claims_overlap() {
     let history = history(&[("a", "x", Some(9), 0..10), ("b", "x", Some(3), 5..20)]);
     assert_eq!(found(&history), ["exclusion: a and b"]);
 }
@@ -104,7 +104,7 @@ fn late_reporter_does_not_extend_what_the_holder_believes() {
 }
 
 #[test]
-fn the_fences_of_claims_that_nobody_believed_in_count_too() {
+fn fences_of_claims_that_ended_at_once_count_too() {
     let mut claims = claims(&[
         ("a", "x", Some(1), 0..10),
         ("late", "x", Some(5), 20..30),

@@ -213,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn a_password_cannot_break_out_of_its_line() {
+    fn password_cannot_break_out_of_its_line() {
         assert_eq!(quoted(b"a\"b\n"), r#""a\x22b\x0a""#);
     }
 
     #[test]
     #[should_panic(expected = "a directive is one line: save")]
-    fn a_directive_with_a_line_break_is_refused() {
+    fn directive_with_a_line_break_is_refused() {
         let _ = Server::builder().config("save", "\nport 1");
     }
 }

@@ -25,7 +25,7 @@ fn it_forwards_both_ways_and_counts_connections() {
 }
 
 #[test]
-fn the_end_of_either_side_reaches_the_other() {
+fn end_of_either_side_reaches_the_other() {
     let (listener, proxy) = listener_and_proxy();
 
     let (mut client, mut served) = pair(&listener, &proxy);
@@ -117,6 +117,6 @@ fn proxies_can_be_shared_between_threads() {
 
 #[test]
 #[should_panic(expected = "\"nowhere\" is no address")]
-fn an_upstream_without_a_port_is_refused() {
+fn upstream_without_a_port_is_refused() {
     drop(Proxy::start("nowhere"));
 }

@@ -78,7 +78,7 @@ fn drop_replies_hides_that_the_server_has_closed() {
 }
 
 #[test]
-fn a_black_hole_holds_back_everything_until_it_passes() {
+fn black_hole_delays_everything_until_it_ends() {
     let (listener, proxy) = listener_and_proxy();
     let (mut client, mut served) = pair(&listener, &proxy);
 

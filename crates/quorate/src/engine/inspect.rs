@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_is_not_reported_as_a_waiter() {
+    fn holder_is_not_reported_as_a_waiter() {
         let nodes =
             [reports(Some(1), &[2], 0), reports(Some(1), &[2], 0), reports(Some(2), &[1], 0)];
         assert_eq!(view(nodes), (vec![owner(2)], 1));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_a_long_queue_is_the_median() {
+    fn length_of_a_long_queue_is_the_median() {
         let nodes =
             [reports(None, &[1, 2], 7), reports(None, &[1, 2], 9), reports(None, &[3, 4], 900)];
         assert_eq!(view(nodes), (vec![owner(1), owner(2)], 11));

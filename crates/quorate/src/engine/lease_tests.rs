@@ -22,7 +22,7 @@ use crate::{
 
 /// The timers of the runtime stop while the machine is suspended. Leases continue to run.
 #[tokio::test(start_paused = true)]
-async fn the_loss_of_a_lease_is_reported_within_a_second_after_a_suspend() {
+async fn loss_of_a_lease_is_reported_within_a_second_after_a_suspend() {
     let client = settings(&MemoryNodes::new(3)).build().expect("valid");
     let guard = client.mutex("a").ttl(LONG).no_renew().lock().await.expect("it is free");
     pass(LONG / 10).await;
@@ -50,7 +50,7 @@ async fn slewing_the_wall_clock_renews_no_lease() {
 
 /// The renewal that is confirmed was sent with the earlier ttl.
 #[tokio::test(start_paused = true)]
-async fn a_lost_extension_does_not_delay_the_next_renewal() {
+async fn lost_extension_does_not_delay_the_next_renewal() {
     let nodes = MemoryNodes::new(3);
     let behave = |behaviour| (0..nodes.len()).for_each(|node| nodes.set(node, behaviour));
     let client = settings(&nodes).ttl(SHORT).build().expect("valid");

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_shown_by_its_readable_part() {
+    fn owner_is_shown_by_its_readable_part() {
         let client = ClientId::from_random([0xab; 20]);
         for name in ["cron/db1/77", "O'Brien \\ \"sons\""] {
             let owner = Owner::new(&client, 12, name);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_value_is_shown_escaped_and_cut() {
+    fn foreign_value_is_shown_escaped_and_cut() {
         assert_eq!(who(b"\x00\xffa\n\x1b["), r"\x00\xffa\n\x1b[");
         assert_eq!(who(b"user@host"), "user@host");
         assert_eq!(who(&[b'x'; 500]).chars().count(), 129);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_on_most_nodes_is_reported() {
+    fn value_on_most_nodes_is_reported() {
         let values: Vec<Value> = ["a", "b", "b"].map(|it| Value::Text(it.as_bytes().into())).into();
         assert_eq!(most_seen(values.iter(), |it| it), Some(&values[1]));
         assert_eq!(most_seen([].iter(), |it: &Value| it), None);

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_folder_is_where_users_keep_state() {
+    fn default_folder_is_where_users_keep_state() {
         let of = |settings: &'static [(&str, &str)]| {
             folder_of(false, |name| {
                 let found = settings.iter().find(|(known, _)| *known == name);

@@ -135,7 +135,7 @@ fn verbose_reports_the_acquire_and_quiet_only_errors() {
 }
 
 #[test]
-fn who_and_why_are_shown_to_waiters() {
+fn holder_and_reason_are_shown_to_waiters() {
     let fixture = Fixture::one();
     let script = "echo > started; cat > /dev/null";
     fixture.write("file.toml", "who = \"another holder\"\n");

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_identity_of_every_token_fits() {
+    fn longest_identity_of_every_token_fits() {
         for name in ["t".repeat(63), "t".repeat(64), "/".repeat(21), "/".repeat(22)] {
             assert!(identity(&name, &"i".repeat(64)).unwrap().len() <= 128, "{name}");
         }

@@ -26,7 +26,7 @@ fn readers_exclude_writers_only() {
 }
 
 #[test]
-fn a_writer_that_reads_on_lets_readers_in_and_no_writer() {
+fn downgraded_writer_admits_readers_and_no_writer() {
     let read_on = held("writer", How::Reader, None, 10..30);
     let together = held("reader", How::Reader, None, 12..20);
     let writer = held("writer", How::Alone, Some(1), 0..10);
@@ -58,7 +58,7 @@ fn entries_of_one_identity_hold_the_lock_together_and_exclude_all_others() {
 }
 
 #[test]
-fn the_fence_of_an_entry_is_no_smaller_than_that_of_one_that_it_joins() {
+fn fence_of_an_entry_is_no_smaller_than_that_of_one_that_it_joins() {
     let outer = held("outer", entry("a"), Some(5), 0..30);
     let equal = held("inner", entry("a"), Some(5), 10..20);
     let larger = held("inner", entry("a"), Some(6), 10..20);
@@ -87,7 +87,7 @@ fn the_fence_of_an_entry_is_no_smaller_than_that_of_one_that_it_joins() {
 }
 
 #[test]
-fn the_next_of_another_kind_has_a_larger_fence_than_every_entry() {
+fn next_of_another_kind_has_a_larger_fence_than_every_entry() {
     let entries = || {
         vec![held("outer", entry("a"), Some(5), 0..30), held("inner", entry("a"), Some(7), 10..20)]
     };
@@ -145,7 +145,7 @@ fn each_permit_is_held_alone_and_has_fences_of_its_own() {
 }
 
 #[test]
-fn the_members_of_a_set_begin_and_end_together() {
+fn members_of_a_set_begin_and_end_together() {
     let member = |lock: &str, fence, time| {
         let set = Some(Set { id: "1".to_owned(), size: 2 });
         Claim { set, ..claim("both", lock, Some(fence), time) }

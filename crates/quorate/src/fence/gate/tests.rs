@@ -18,7 +18,7 @@ fn gate_accepts_every_fence_that_is_not_older_than_the_latest() {
 }
 
 #[test]
-fn one_who_is_refused_changes_nothing() {
+fn stale_fence_changes_nothing() {
     let fenced = Fenced::starting_at(Fence::new(5), 0);
     let stale = fenced.access(Fence::new(4), |value| *value = 1).unwrap_err();
     assert_eq!(stale, Stale { fence: Fence::new(4), highest: Fence::new(5) });
@@ -27,7 +27,7 @@ fn one_who_is_refused_changes_nothing() {
 }
 
 #[test]
-fn a_value_that_may_be_half_changed_is_not_shown() {
+fn value_that_may_be_half_changed_is_not_shown() {
     let fenced = Fenced::new((0, 0));
     let broken = catch_unwind(AssertUnwindSafe(|| {
         fenced.access(Fence::new(1), |pair| {

@@ -118,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_era_begins_at_the_wall_clock() {
+    fn first_era_begins_at_the_wall_clock() {
         let era = Era::begin(&boot("a"), None, seconds(500), WALL_MS);
         assert_eq!(era.time(seconds(500)).as_millis(), WALL_MS);
         assert_eq!(era.time(seconds(501)).as_millis(), WALL_MS + 1_000);
     }
 
     #[test]
-    fn an_era_begins_no_earlier_than_the_horizon_before_it() {
+    fn era_begins_no_earlier_than_the_horizon_before_it() {
         let first = Era::begin(&boot("a"), None, seconds(500), WALL_MS);
         for wall_ms in [0, WALL_MS - 1, WALL_MS, WALL_MS + 59_000] {
             let next = Era::begin(&boot("b"), Some(&first), seconds(3), wall_ms);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_horizon_is_moved_long_before_a_fence_could_pass_it() {
+    fn horizon_is_moved_long_before_a_fence_could_pass_it() {
         let mut era = Era::begin(&boot("a"), None, seconds(0), WALL_MS);
         let at = |second: u64| NodeTime::from_micros((WALL_MS + second * 1_000) * 1_000);
         assert!(!era.is_horizon_near(at(29)) && era.is_horizon_near(at(31)));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_present_boot_has_an_id() {
+    fn present_boot_has_an_id() {
         let boot = Boot::of_this_process().unwrap();
         assert_eq!(boot.id.len(), 36, "{boot:?}");
         assert_eq!(boot, Boot::of_this_process().unwrap());

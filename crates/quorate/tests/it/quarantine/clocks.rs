@@ -67,7 +67,7 @@ async fn clock_that_stands_still() {
     wait_until(&client, "it votes", |nodes| nodes.iter().all(is_attached));
 }
 
-/// An hour on the node's clock does not end the locks.
+/// A step of the node's clock by an hour does not shorten the quarantine.
 async fn clock_that_is_set_forward_during_the_quarantine() {
     let fixture = new_fixture();
     let (server, client) = (&fixture.servers[NODE], fixture.client("client").await);

@@ -75,7 +75,7 @@ fn lock_is_handed_off_in_the_order_of_the_servers() {
     });
 }
 
-/// A release deletes before it writes, so it needs no memory.
+/// A release deletes first, which makes room for its writes.
 #[test]
 fn full_servers_hand_the_lock_off() {
     on_servers(&[1, 3], async |fixture| {

@@ -8,7 +8,7 @@ use std::{
 use super::*;
 
 #[test]
-fn a_new_folder_is_private() {
+fn new_folder_is_private() {
     let above = tempfile::tempdir().unwrap();
     let path = above.path().join("deep/locks");
     let folder = Folder::open(&path).unwrap();
@@ -21,7 +21,7 @@ fn a_new_folder_is_private() {
 }
 
 #[test]
-fn a_folder_that_its_group_can_write_to_is_shared() {
+fn folder_that_its_group_can_write_to_is_shared() {
     let above = tempfile::tempdir().unwrap();
     fs::set_permissions(above.path(), Permissions::from_mode(0o2770)).unwrap();
     let folder = Folder::open(above.path()).unwrap();
@@ -33,7 +33,7 @@ fn a_folder_that_its_group_can_write_to_is_shared() {
 }
 
 #[test]
-fn a_folder_of_another_user_or_that_anybody_can_write_to_is_rejected() {
+fn folder_of_another_user_or_that_anybody_can_write_to_is_rejected() {
     let above = tempfile::tempdir().unwrap();
     let about = |mode| {
         fs::set_permissions(above.path(), Permissions::from_mode(mode)).unwrap();
@@ -51,7 +51,7 @@ fn a_folder_of_another_user_or_that_anybody_can_write_to_is_rejected() {
 }
 
 #[test]
-fn a_network_file_system_is_rejected_by_name() {
+fn network_file_system_is_rejected_by_name() {
     assert_eq!(network(0x6969), Some("NFS"));
     assert_eq!(network(0xff53_4d42_i64), Some("SMB"));
     assert_eq!(network(0xff53_4d42_u32.cast_signed()), Some("SMB"), "with its sign");

@@ -9,7 +9,7 @@ use quorate_core::{
 use super::*;
 
 #[test]
-fn a_reboot_ends_locks_queues_and_sessions_but_no_fence_goes_back() {
+fn reboot_ends_locks_queues_and_sessions_but_no_fence_goes_back() {
     let folder = tempfile::tempdir().unwrap();
     let mut fences = Vec::new();
     for boot in ["first", "second", "third"] {
@@ -53,7 +53,7 @@ fn fences_do_not_go_back_if_the_wall_clock_was_set_back_before_a_reboot() {
 }
 
 #[test]
-fn a_restart_in_the_same_boot_continues_the_time() {
+fn restart_in_the_same_boot_continues_the_time() {
     let folder = tempfile::tempdir().unwrap();
     let mut open_store = OpenStore::open(folder.path(), &boot_of("first"), None).unwrap();
     attach(&mut open_store, 1);
@@ -88,7 +88,7 @@ fn use_of_a_folder_by_another_machine_is_detected() {
 
 /// Otherwise two machines would take turns, and each would end the locks of the other.
 #[test]
-fn a_folder_that_another_machine_uses_is_not_taken_back() {
+fn folder_that_another_machine_uses_is_not_taken_back() {
     let folder = tempfile::tempdir().unwrap();
     let here = OpenStore::open(folder.path(), &boot_of("here"), None).unwrap();
     let had = here.db_id();
@@ -110,7 +110,7 @@ fn names_another_machine(fault: &Fault) -> bool {
 }
 
 #[test]
-fn the_horizon_is_on_the_disk_before_the_time_reaches_it() {
+fn horizon_is_on_the_disk_before_the_time_reaches_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut open_store = OpenStore::open(folder.path(), &boot_of("first"), None).unwrap();
     open_store.transact(|_, _| Ok(())).unwrap();
@@ -127,7 +127,7 @@ fn the_horizon_is_on_the_disk_before_the_time_reaches_it() {
 }
 
 #[test]
-fn a_failed_transaction_changes_nothing() {
+fn failed_transaction_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut open_store = OpenStore::open(folder.path(), &boot_of("first"), None).unwrap();
     attach(&mut open_store, 1);
@@ -143,7 +143,7 @@ fn a_failed_transaction_changes_nothing() {
 }
 
 #[test]
-fn a_removed_or_replaced_file_is_detected() {
+fn removed_or_replaced_file_is_detected() {
     for gone in ["locks.db", "lock", "sockets", ""] {
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("locks");
@@ -164,7 +164,7 @@ fn a_removed_or_replaced_file_is_detected() {
 
 /// No other process would read a log that was removed.
 #[test]
-fn a_removed_or_replaced_log_is_detected() {
+fn removed_or_replaced_log_is_detected() {
     for gone in [&["locks.db-wal"][..], &["locks.db-shm"], &["locks.db-wal", "locks.db-shm"]] {
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("locks");
@@ -192,7 +192,7 @@ fn a_removed_or_replaced_log_is_detected() {
 }
 
 #[test]
-fn a_link_that_was_changed_is_detected() {
+fn link_that_was_changed_is_detected() {
     let above = tempfile::tempdir().unwrap();
     let (link, one, other) =
         (above.path().join("link"), above.path().join("one"), above.path().join("other"));
@@ -212,7 +212,7 @@ fn a_link_that_was_changed_is_detected() {
 }
 
 #[test]
-fn a_path_that_is_too_long_is_reported_and_the_longest_can_be_used() {
+fn path_that_is_too_long_is_reported_and_the_longest_can_be_used() {
     let above = tempfile::tempdir().unwrap();
     let above = above.path().canonicalize().unwrap();
     let of_len = |len: usize| {
@@ -237,7 +237,7 @@ fn a_path_that_is_too_long_is_reported_and_the_longest_can_be_used() {
 }
 
 #[test]
-fn a_link_to_a_database_is_rejected() {
+fn link_to_a_database_is_rejected() {
     let above = tempfile::tempdir().unwrap();
     let (path, elsewhere) = (above.path().join("locks"), above.path().join("elsewhere.db"));
     drop(OpenStore::open(&path, &boot_of("first"), None).unwrap());
