@@ -95,7 +95,8 @@ fn model_notices_bugs_of_the_core() {
     }
 }
 
-/// A bug in the rules of the queue shows as what it breaks, and as nothing else before that.
+/// A bug in the rules of the queue violates the expected property, and no other property before
+/// that.
 #[test]
 fn model_notices_bugs_of_the_queue() {
     let one = || Settings::queue("bug", "1 node", 1);

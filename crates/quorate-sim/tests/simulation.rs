@@ -1,4 +1,4 @@
-//! The simulator itself: it repeats, it finds what is broken, and it shows that to people.
+//! The simulator itself: it is deterministic, it finds broken promises, and it shows them readably.
 
 use std::fs;
 
@@ -226,7 +226,7 @@ fn redundant_mutants_break_no_promise() {
     for entry in CATALOGUE.iter().filter(is_redundant) {
         let campaign = Campaign { mutant: Some(entry), ..campaign(2_000) };
         let noticed = campaign.run(|_| {}).first;
-        assert!(noticed.is_none(), "something is wrong with the argument for {entry}: {noticed:?}");
+        assert!(noticed.is_none(), "the argument for {entry} is wrong: {noticed:?}");
     }
 }
 
@@ -276,7 +276,7 @@ fn seeds_that_failed_before_pass() {
     }
 }
 
-/// The last seeds are seeds like any others, and there are none behind them.
+/// The last seeds are ordinary seeds, and no seed follows them.
 #[test]
 fn campaign_ends_with_the_last_seed() {
     let campaign = Campaign { from: u64::MAX - 2, ..campaign(1_000) };
@@ -308,7 +308,7 @@ fn page_about_simulation_shows_what_the_command_shows() {
     let has_queue = Some(false);
     let fixed = Fixed { nodes: Some(3), clients: Some(2), has_queue, ..Fixed::default() };
     let report = campaign.run_one(SHOWN, fixed, &Without::default(), true);
-    let violation = report.violation.expect("the page says so");
+    let violation = report.violation.expect("the page shows it");
     let story = Story::of(Settings::draw(SHOWN, &fixed), violation, &report.trace);
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
     let page = fs::read_to_string(format!("{docs}/simulation.md")).unwrap();

@@ -1,26 +1,26 @@
-//! Histories of real runs: who held which lock from when to when, and whether that keeps what is
-//! promised.
+//! Histories of real runs: who held which lock from when to when, and whether every
+//! promise was kept.
 //!
-//! A [`Recorder`] takes down what happens in many threads and processes, one line for each event,
-//! by a clock that all processes of the machine share. A [`History`] is what such lines tell. It
-//! says which promises were broken ([`History::violations`]) and how the clients fared
+//! A [`Recorder`] records what happens in many threads and processes, one line for each event,
+//! by a clock that all processes of the machine share. A [`History`] is read from these lines. It
+//! lists the broken promises ([`History::violations`]) and the results of each client
 //! ([`History::report`]). The words are those of the simulator: *claim*, *exclusion*, *fence*.
 //!
-//! # What is judged
+//! # What is checked
 //!
-//! A claim lies inside the true hold: it is taken down after the lock was acquired and before its
+//! A claim lies inside the true hold: it is recorded after the lock was acquired and before its
 //! release begins, and it is cut at the end by the holder's own clock ([`Until::Believed`]). So the
 //! claims are linearizable, that is, they can be put into an order that the sequential model of the
-//! primitive allows, just if no two of them overlap that the model does not allow together. That is
-//! what [`History::violations`] looks for. [`How`] says how a lock is held:
+//! primitive allows, exactly if no two of them overlap that the model does not allow together. That
+//! is what [`History::violations`] checks. [`How`] is the way in which a lock is held:
 //!
 //! - [`Alone`](How::Alone) excludes all others. [Readers](How::Reader) exclude all but readers.
 //! - [Entries](How::Entry) of one identity hold the lock together, and exclude all others. The
 //!   fence of an entry is no smaller than that of any entry of its identity that held the lock for
 //!   all the time in which it asked. The next holder of another kind has a larger one.
 //! - [Permits](How::Permit) are locks that are held alone. At any time no more of them are held
-//!   than the largest number that one of the holders says.
-//! - The members of a [`Set`] begin together and end together, all of them or none.
+//!   than the largest number that one of the holders names.
+//! - The members of a [`Set`] begin and end together, all of them or none.
 //!
 //! ```
 //! use quorate_testkit::history::{Recorder, Until};
@@ -86,7 +86,7 @@ impl Moment {
         self.0
     }
 
-    /// As much later.
+    /// This moment plus `time`.
     #[must_use]
     pub fn after(self, time: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
@@ -111,21 +111,21 @@ impl fmt::Display for Moment {
 /// One holder's belief that it holds a lock.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Claim {
-    /// Who.
+    /// The client.
     pub client: String,
-    /// Which lock.
+    /// The lock.
     pub lock: String,
-    /// In which way, and so with whom.
+    /// How it is held, and so which other claims may overlap.
     pub how: How,
-    /// What it is a member of, if it was asked for together with other locks.
+    /// The set, if it was requested together with other locks.
     pub set: Option<Set>,
     /// The number of the holder, if it has one.
     pub fence: Option<u64>,
     /// When the client began to ask.
     pub asked_at: Moment,
-    /// When it was told that it holds the lock.
+    /// When it learned that it holds the lock.
     pub acquired_at: Moment,
-    /// When it began to release the lock, learned of its loss, or died.
+    /// When it began to release the lock, learned of its loss, or was killed.
     pub ended_at: Option<Moment>,
     /// Until when its own clock lets it act.
     pub valid_until: Option<Moment>,
@@ -151,17 +151,17 @@ pub struct History {
 }
 
 impl History {
-    /// What the lines of a [`Recorder`] tell, also those of several ones after another.
+    /// The history in the lines of one or several [`Recorder`]s.
     ///
     /// # Panics
     ///
-    /// If a line is none of a recorder's, or one that cannot come after those before it.
+    /// If a line is not a recorder's, or cannot follow the lines before it.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
         for (number, text) in (1..).zip(text.lines()) {
             let line = Line::parse(text).filter(|line| take_down(&mut entries, line));
-            assert!(line.is_some(), "line {number} makes no sense: {text:?}");
+            assert!(line.is_some(), "line {number} is invalid: {text:?}");
         }
         let mut history = Self::default();
         for entry in entries.into_values() {
@@ -186,8 +186,8 @@ impl History {
         Self::parse(&text.unwrap_or_else(|error| panic!("reading {}: {error}", path.display())))
     }
 
-    /// A process was killed and could not take down the end of its claims: they end at this moment,
-    /// which must lie before its death. Take it before the process is killed.
+    /// A process was killed and could not record the end of its claims: they end at this moment,
+    /// which must be before its end. Read it before the process is killed.
     pub fn died(&mut self, client: &str, at: Moment) {
         let open = |claim: &&mut Claim| claim.client == client && claim.ended_at.is_none();
         self.claims.iter_mut().filter(open).for_each(|claim| claim.ended_at = Some(at));
@@ -214,7 +214,7 @@ enum Entry {
     Claims(Vec<Claim>),
 }
 
-/// Returns false if this cannot have come next.
+/// Returns false if this event cannot be the next.
 fn take_down(entries: &mut BTreeMap<String, Entry>, line: &Line) -> bool {
     let Line { id, at, event } = line;
     let Some(entry) = entries.get_mut(id) else {

@@ -5,8 +5,8 @@
 //!   into, and its clock can be set.
 //! * [`Proxy`] stands between a client and a server and delays, drops, cuts or refuses, as the
 //!   current [`Fault`] says.
-//! * [`history`] takes down who held which lock when, in many threads and processes, and says
-//!   whether that keeps what is promised.
+//! * [`history`] records who held which lock when, in many threads and processes, and checks
+//!   whether the promises were kept.
 //! * [`processes`] starts a test program again as other processes, and stops and kills them.
 //! * [`admit()`] lets new servers vote at once.
 //! * [`script`] is a script of the library as a server takes it.
@@ -15,7 +15,7 @@
 //! Everything here is synchronous and needs no runtime. Inside an async test the calls block the
 //! calling thread: most of them for less than a millisecond, starting a server for a few of them.
 //! Nothing is returned as a `Result`: in a test, a server that does not start is a failed test, so
-//! the calls panic with a message that says what went wrong.
+//! the calls panic with a message that names the failure.
 //!
 //! The crate needs Linux: pausing a server is confirmed through `/proc`, and servers are tied to
 //! the life of the test process by means Linux has.

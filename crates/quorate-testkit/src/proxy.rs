@@ -1,6 +1,6 @@
 //! A TCP proxy that misbehaves on demand.
 //!
-//! Responsible for what a test sees of it: an address, the current fault, and a few questions. The
+//! Responsible for the interface for tests: an address, the current fault, and a few questions. The
 //! work is done by one thread in `proxy/relay.rs`; every call here is handed to that thread and
 //! answered by it, so a call that has returned has taken effect.
 
@@ -44,8 +44,8 @@ pub enum Fault {
         /// For what travels from the server to a client.
         down: Duration,
     },
-    /// Requests reach the server; replies are read and thrown away. The connection stays open, even
-    /// if the server closes its side: that the client learns under the next fault.
+    /// Requests reach the server; replies are read and discarded. The connection stays open, even
+    /// if the server closes its side: the client notices that under the next fault.
     DropReplies,
     /// Nothing is forwarded either way, not even the end of a connection, and new connections are
     /// accepted and left silent. What is held back is forwarded in order under the next fault that
@@ -125,7 +125,7 @@ impl Proxy {
         self.call(Relay::close_all);
     }
 
-    /// From now on it stands before another server, a `HOST:PORT`. Live connections are closed.
+    /// From now on it forwards to another server, a `HOST:PORT`. Live connections are closed.
     ///
     /// # Panics
     ///

@@ -1,7 +1,7 @@
 //! The promises, in the time that all processes share.
 //!
-//! Responsible for finding what is broken by sorting and one pass over the claims of each lock. Not
-//! for knowing why.
+//! Responsible for finding broken promises by sorting and one pass over the claims of each lock.
+//! Not for their causes.
 
 mod fences;
 mod several;
@@ -14,22 +14,22 @@ use super::{Claim, History, How, Moment};
 /// What ends a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Until {
-    /// What the holder took down: its release, the loss that it was told of, its death. Right for
-    /// holders that rely on being told.
+    /// What the holder recorded: its release, the reported loss, its end. Right for
+    /// holders that rely on reports of a loss.
     Ended,
     /// The same, or the end by the holder's own clock if that is earlier. Right for holders that
-    /// ask their clock before they act, also after a pause.
+    /// check their clock before they act, even after a pause.
     Believed,
 }
 
-/// What is promised.
+/// A promise.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Promise {
     /// No two claims of one lock overlap, unless both are readers or entries of one identity.
     Exclusion,
     /// Fences grow with every holder, and do not shrink among shared holders.
     Fence,
-    /// No more permits of a semaphore are held than the largest number that a holder says.
+    /// No more permits of a semaphore are held than the largest number that a holder names.
     Permits,
     /// The members of a set begin together and end together: all or none.
     Set,
@@ -49,7 +49,7 @@ impl fmt::Display for Promise {
 /// A promise that was broken.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Violation {
-    /// Which.
+    /// The promise.
     pub promise: Promise,
     /// The claim that began earlier.
     pub first: Claim,
@@ -120,7 +120,7 @@ impl History {
 }
 
 impl Claim {
-    /// When it ends, which may be before it was taken down that it began.
+    /// When it ends, which may be before its recorded beginning.
     fn end(&self, until: Until) -> Moment {
         let ended = self.ended_at.unwrap_or(Moment::NEVER);
         match until {

@@ -1,4 +1,4 @@
-//! How a lock is held, which says who may hold it at the same time.
+//! How a lock is held, which decides which others may hold it at the same time.
 //!
 //! Responsible for the sequential model of each primitive, as a relation between two holders, and
 //! for its text in a line. Not for time.
@@ -6,7 +6,7 @@
 /// How a lock is held.
 #[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum How {
-    /// By nobody else: a mutex, or the writer of a lock that has readers.
+    /// Exclusively: a mutex, or the writer of a lock that has readers.
     #[default]
     Alone,
     /// Together with other readers.
@@ -17,7 +17,7 @@ pub enum How {
     Permit {
         /// Which semaphore.
         semaphore: String,
-        /// How many permits it has, as this holder says.
+        /// How many permits it has, as this holder names it.
         of: u32,
     },
 }
@@ -43,7 +43,7 @@ impl How {
         }
     }
 
-    /// `None` for a text that is not one of these.
+    /// `None` for any other text.
     pub(super) fn parse(text: &str) -> Option<Self> {
         Some(match text.split_once(' ') {
             None if text == "alone" => Self::Alone,
@@ -58,11 +58,11 @@ impl How {
     }
 }
 
-/// Several locks that one holder has together: all of them, or none.
+/// Several locks that one holder holds together: all of them, or none.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Set {
-    /// The same for all its members, and for nobody else.
+    /// The same for all its members, and for no other set.
     pub id: String,
-    /// How many members were asked for.
+    /// The number of requested members.
     pub size: usize,
 }

@@ -1,14 +1,14 @@
 //! One event as one line of text.
 //!
-//! Responsible for both directions. Fields are parted by tabs: the request, the time, what happened
-//! and what belongs to it.
+//! Responsible for both directions. Fields are separated by tabs: the request, the time, the event
+//! and its values.
 
 use super::{How, Moment};
 
 /// Something that happened to one request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Line {
-    /// The request: no two of all processes have the same.
+    /// The request, which is unique among all processes.
     pub(super) id: String,
     pub(super) at: Moment,
     pub(super) event: Event,
@@ -72,7 +72,7 @@ impl Line {
         format!("{id}\t{}\t{event}\n", at.as_nanos())
     }
 
-    /// `None` for a line that is not one of these.
+    /// `None` for any other line.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.split('\t').collect();
         let [id, at, event @ ..] = &fields[..] else { return None };

@@ -1,7 +1,7 @@
-//! Taking down what happens, while it happens.
+//! Records events while they happen.
 //!
 //! Responsible for reading the clock on the right side of each event, and for lines that are whole
-//! even if many processes write them into one file. Not for what they mean.
+//! even if many processes write them into one file. Not for their meaning.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::line::{Event, Line};
 use super::{History, How, Moment};
 
-/// Takes down what clients do with locks. Clones write to the same place.
+/// Records what clients do with locks. Clones write to the same place.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     sink: Arc<Sink>,
@@ -33,7 +33,7 @@ impl Recorder {
         Self { sink: Arc::new(Sink::Memory(Mutex::default())) }
     }
 
-    /// Adds to a file, to which other processes may add as well.
+    /// Appends to a file, to which other processes may append as well.
     ///
     /// # Panics
     ///
@@ -93,7 +93,7 @@ impl Recorder {
         Request { note, asked_at, is_answered: false }
     }
 
-    /// What was taken down so far.
+    /// What was recorded so far.
     ///
     /// # Panics
     ///
@@ -118,7 +118,7 @@ impl Recorder {
             Sink::File(file) => (&*file).write_all(line.as_bytes()),
             Sink::Stdout => io::stdout().lock().write_all(line.as_bytes()),
         };
-        written.unwrap_or_else(|error| panic!("taking down {line:?}: {error}"));
+        written.unwrap_or_else(|error| panic!("recording {line:?}: {error}"));
     }
 }
 
@@ -132,8 +132,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// The client was told that it holds the lock: with this fence, and until this moment by its
-    /// own clock. Call it right after the lock was taken.
+    /// The client has learned that it holds the lock: with this fence, and until this moment by its
+    /// own clock. Call it right after the lock was acquired.
     pub fn acquired(self, fence: Option<u64>, valid_until: Option<Moment>) -> Holding {
         self.answer(Moment::now(), Event::Acquired { fence, valid_until })
     }
@@ -157,7 +157,7 @@ impl Request {
         self.answer(at, Event::AcquiredAll { members, valid_until })
     }
 
-    /// The client was told that it has held the lock ever since it asked: it held it before in
+    /// The client has learned that it has held the lock ever since it asked: it held it before in
     /// another way.
     pub fn kept(self, fence: Option<u64>, valid_until: Option<Moment>) -> Holding {
         let since = self.asked_at;
@@ -179,9 +179,10 @@ impl Drop for Request {
     }
 }
 
-/// A client that holds a lock, until it says otherwise. Dropping it says nothing: the claim stays.
+/// A client that holds a lock, until it records the end. Dropping it records nothing: the claim
+/// stays.
 #[derive(Debug)]
-#[must_use = "the claim lasts until its end is taken down"]
+#[must_use = "the claim lasts until its end is recorded"]
 pub struct Holding {
     note: Note,
 }
@@ -192,7 +193,7 @@ impl Holding {
         self.note.take(Moment::now(), Event::Extended { valid_until });
     }
 
-    /// The client is about to release the lock. Call it right before: another may have it sooner
+    /// The client is about to release the lock. Call it right before: another may hold it earlier
     /// than the call that releases it returns.
     pub fn released(self) {
         self.note.take(Moment::now(), Event::Released);
@@ -204,7 +205,7 @@ impl Holding {
     }
 }
 
-/// Where to take down what becomes of one request.
+/// Where to record the events of one request.
 #[derive(Clone, Debug)]
 struct Note {
     recorder: Recorder,

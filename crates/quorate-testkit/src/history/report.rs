@@ -1,7 +1,7 @@
-//! How the clients fared: shares and waits.
+//! The results of each client: shares and waits.
 //!
-//! Responsible for counting. Nothing here is right or wrong; how even a share must be is for the
-//! test to say.
+//! Responsible for counting. Nothing here is right or wrong; how even the shares must be is for the
+//! test to decide.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,27 +9,27 @@ use std::time::Duration;
 
 use super::{Claim, History, Wait};
 
-/// What each client got.
+/// The results of each client.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     by_client: BTreeMap<String, Share>,
 }
 
-/// What one client got.
+/// The results of one client.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Share {
     /// How often it held a lock.
     pub claims: usize,
     /// For how long it held locks, as far as their end is known.
     pub held: Duration,
-    /// The longest time for which it waited, also in vain.
+    /// The longest time for which it waited, with or without success.
     pub longest_wait: Duration,
-    /// How often it asked in vain.
+    /// How often a request failed.
     pub in_vain: usize,
 }
 
 impl History {
-    /// How the clients fared.
+    /// The results of the clients.
     #[must_use]
     pub fn report(&self) -> Report {
         let mut report = Report::default();
@@ -58,7 +58,7 @@ impl Report {
         self.by_client.values().map(|share| share.claims).sum()
     }
 
-    /// What each client got, by its name.
+    /// The results of each client, by its name.
     #[must_use]
     pub const fn shares(&self) -> &BTreeMap<String, Share> {
         &self.by_client
@@ -75,7 +75,7 @@ impl Report {
         }
     }
 
-    /// The longest time for which anybody waited, also in vain.
+    /// The longest wait of any client, with or without success.
     #[must_use]
     pub fn longest_wait(&self) -> Duration {
         let waits = self.by_client.values().map(|share| share.longest_wait);

@@ -1,4 +1,4 @@
-//! Tests that every broken promise is found, and that nothing else is.
+//! Tests that every broken promise is found, and nothing else.
 
 mod models;
 
@@ -12,7 +12,7 @@ fn clean_history_passes() {
         ("a", "x", Some(5), 25..30),
         ("c", "x", None, 30..40),
         ("b", "x", Some(6), 40..50),
-        // Another lock has nothing to do with it.
+        // Another lock does not count.
         ("b", "y", Some(1), 5..45),
     ]);
     for until in [Until::Ended, Until::Believed] {
@@ -93,11 +93,11 @@ fn late_reporter_does_not_extend_what_the_holder_believes() {
     let history: History = claims.clone().into_iter().collect();
     assert_eq!(history.violations(Until::Believed), []);
     assert_eq!(history.violations(Until::Ended).len(), 1);
-    // It believes until the end of its validity, not until the end alone.
+    // Its claim ends with its validity, even if it is released later.
     claims[0].valid_until = Some(Moment(31));
     let history: History = claims.clone().into_iter().collect();
     assert_eq!(history.violations(Until::Believed).len(), 1);
-    // Its validity was over before it knew that it had the lock.
+    // Its validity had ended before it knew that it had the lock.
     claims[1].valid_until = Some(Moment(30));
     let history: History = claims.into_iter().collect();
     assert_eq!(history.violations(Until::Believed), []);
@@ -234,7 +234,7 @@ fn lines_that_make_no_sense_are_not_passed_over() {
         let last = wrong.lines().count();
         let panic = std::panic::catch_unwind(|| History::parse(&wrong)).expect_err(&wrong);
         let message = panic.downcast_ref::<String>().expect("a text");
-        assert!(message.starts_with(&format!("line {last} makes no sense")), "{message}");
+        assert!(message.starts_with(&format!("line {last} is invalid")), "{message}");
     }
 }
 
@@ -258,7 +258,7 @@ fn shares_and_waits_are_reported() {
     let (how, size) = (How::Alone, None);
     history.in_vain.push(Wait { client, lock, how, size, asked_at, gave_up_at });
     let report = history.report();
-    assert_eq!(report.longest_wait(), nanos(99), "also in vain");
+    assert_eq!(report.longest_wait(), nanos(99), "failed waits count");
     assert!(report.unevenness().is_infinite(), "a client that asked acquired nothing");
     let shown = report.to_string();
     assert!(

@@ -1,7 +1,7 @@
 //! Children that acquire and release locks, and record what they do in one history.
 //!
 //! Responsible for their shared folder, and for the moments at which they are killed. Not for the
-//! locks, and not for what goes wrong.
+//! locks, and not for their failures.
 
 use std::{
     collections::BTreeMap,

@@ -48,7 +48,7 @@ pub(super) fn going_back(claims: &[&Claim], until: Until, found: &mut Vec<Violat
 }
 
 /// Each entry is compared with the one of the largest fence among those of its identity that held
-/// the lock for all the time in which it asked: when in that time it came in, nobody knows.
+/// the lock for all the time in which it asked: it is unknown when in that time it was granted.
 pub(super) fn smaller_than_joined(claims: &[&Claim], until: Until, found: &mut Vec<Violation>) {
     let mut by_identity: BTreeMap<&str, Vec<&Claim>> = BTreeMap::new();
     for claim in claims {

@@ -1,6 +1,6 @@
-//! What is promised of several locks: the number of permits, and sets.
+//! Promises about several locks: the number of permits, and sets.
 //!
-//! Responsible for claims of different locks that belong together. Each lock by itself is judged
+//! Responsible for claims of different locks that belong together. Each lock by itself is checked
 //! elsewhere.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::super::{Claim, How};
 use super::{Promise, Until, Violation, violation};
 
-/// At any time there are no more holders than the largest number that one of them says.
+/// At any time there are no more holders than the largest number that one of them names.
 pub(super) fn too_many_permits(claims: &[Claim], until: Until, found: &mut Vec<Violation>) {
     let mut held: BTreeMap<&str, Vec<(&Claim, u32)>> = BTreeMap::new();
     for claim in claims.iter().filter(|claim| claim.acquired_at < claim.end(until)) {

@@ -79,7 +79,7 @@ fn fence_of_an_entry_is_no_smaller_than_that_of_one_that_it_joins() {
     over.ended_at = Some(Moment(10));
     let longer = held("longer", entry("a"), Some(3), 0..30);
     assert_eq!(judged(&[over, longer.clone(), smaller.clone()]), [""; 0]);
-    // One that was lost by its own clock is not joined.
+    // An entry that has expired by its own clock is not joined.
     let mut lost = outer;
     lost.valid_until = Some(Moment(10));
     let history: History = [lost, longer, smaller].into_iter().collect();
@@ -111,11 +111,11 @@ fn holders_of_permits_never_exceed_the_largest_size() {
     let kept = [
         permit("one", "jobs#1", 2, 1, 0..30),
         permit("two", "jobs#2", 2, 1, 5..20),
-        // It says more, and so there is one more for as long as it holds.
+        // It names a larger number, so there is one more permit while it holds.
         permit("three", "jobs#3", 3, 1, 10..40),
         permit("four", "jobs#2", 2, 2, 20..35),
         permit("five", "jobs#1", 2, 2, 30..50),
-        // Another semaphore has nothing to do with it.
+        // Another semaphore does not count.
         permit("elsewhere", "mails#1", 1, 1, 0..50),
     ];
     assert_eq!(judged(&kept), [""; 0]);
@@ -124,10 +124,10 @@ fn holders_of_permits_never_exceed_the_largest_size() {
     assert_eq!(judged(&shrunk), ["permits: one and six"]);
     let history: History = shrunk.iter().cloned().collect();
     assert_eq!(history.violations(Until::Ended)[0].text, "4 permits of 3 are held");
-    // Nobody says three any more.
+    // No holder names three any more.
     shrunk[2].ended_at = Some(Moment(25));
     assert_eq!(judged(&shrunk), ["permits: one and six"]);
-    // A larger number makes it right.
+    // A larger number allows it.
     shrunk[6].how = How::Permit { semaphore: "jobs".to_owned(), of: 4 };
     shrunk[2].ended_at = Some(Moment(40));
     assert_eq!(judged(&shrunk), [""; 0]);
@@ -218,7 +218,7 @@ fn lines_about_how_a_lock_is_held_are_not_passed_over() {
         let last = wrong.lines().count();
         let panic = std::panic::catch_unwind(|| History::parse(wrong)).expect_err(wrong);
         let message = panic.downcast_ref::<String>().expect("a text");
-        assert!(message.starts_with(&format!("line {last} makes no sense")), "{message}");
+        assert!(message.starts_with(&format!("line {last} is invalid")), "{message}");
     }
 }
 
