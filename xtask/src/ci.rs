@@ -139,8 +139,7 @@ fn doc() -> Result<(), String> {
 }
 
 const EXAMPLE_LIMIT: Duration = Duration::from_secs(60);
-const STOPPED_MAJORITIES: &str =
-    "loss::majority::the_loss_is_told_before_any_node_lets_go_of_the_key";
+const STOPPED_MAJORITIES: &str = "loss::majority::loss_is_reported_before_any_key_expires";
 
 #[cfg(test)]
 mod tests {

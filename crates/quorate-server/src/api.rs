@@ -4,6 +4,7 @@ mod acquire;
 #[expect(unused_qualifications, reason = "the macro that reads parameters writes them")]
 mod events;
 mod extract;
+mod framing;
 mod health;
 mod leases;
 #[expect(unused_qualifications, reason = "the macro that reads parameters writes them")]
@@ -53,6 +54,7 @@ pub fn router(service: Service) -> Router {
         .route("/openapi.json", get(move || async move { document }))
         .fallback(unknown)
         .method_not_allowed_fallback(other_method)
+        .layer(middleware::from_fn(framing::check))
         .layer(middleware::from_fn(telemetry::measure))
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .with_state(service)

@@ -47,7 +47,7 @@ fn nodes_that_are_not_empty_are_not_admitted() {
     cmd("SET").arg("a").arg("b").exec(&mut servers[1].connection()).expect("it is stored");
     let refused = quorate("admit", &servers);
     assert_eq!(refused.status.code(), Some(65), "{refused:?}");
-    let expected = format!("quorate: {} holds 1 keys", servers[1].url());
+    let expected = format!("quorate: {} is not empty (keys: 1)", servers[1].url());
     assert!(text(&refused.stderr).starts_with(&expected), "{refused:?}");
 }
 

@@ -126,7 +126,7 @@ const SEEDS: u64 = 40;
 
 /// Texts that the traces of an ordinary run must contain, each at least once.
 const EVENTS: [&str; 19] = [
-    "Line Settings",
+    "Queue Settings",
     "Classic Settings",
     "nodes: 3",
     "nodes: 5",

@@ -50,7 +50,9 @@ pub enum AdmitError {
         why: String,
     },
     /// A node has keys, which may be locks.
-    #[error("{node} has {keys} keys: only empty nodes are admitted; flush it if it is new")]
+    #[error(
+        "{node} is not empty (keys: {keys}): only empty nodes are admitted; flush it if it is new"
+    )]
     NotEmpty {
         /// Its address.
         node: String,

@@ -64,7 +64,7 @@ fn refused_commands_do_not_disturb_a_job_on_nodes_with_quarantine() {
 fn refused_admission_writes_nothing() {
     let fixture = Fixture::with(Server::start_many(3), "");
     store(&fixture.servers[1], 1);
-    let expected = format!("{} holds 1 keys", fixture.servers[1].url());
+    let expected = format!("{} is not empty (keys: 1)", fixture.servers[1].url());
     unchanged(&fixture, &["nodes", "admit"]).assert_code(65).assert_stderr(&expected);
     fixture.servers[1].flush_all();
 

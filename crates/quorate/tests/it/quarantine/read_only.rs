@@ -153,7 +153,7 @@ fn clone(stream: &TcpStream) -> TcpStream {
 }
 
 /// How the script of an admission begins.
-const ADMISSION: &str = "Lets a new node vote at once";
+const ADMISSION: &str = "Lets a new node vote immediately";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn read_only_client_acquires_nothing_and_follows_the_nodes() {
