@@ -3,7 +3,7 @@
 //! Each method blocks its thread until it is done, and links to its async counterpart, which
 //! documents it. The client's own thread does the work, so these methods also work on a thread of
 //! an async runtime, but they block its other tasks. A client whose engine runs on the caller's
-//! runtime could block for ever, so it cannot become a blocking client.
+//! runtime could block forever, so it cannot become a blocking client.
 //!
 //! # Examples
 //!

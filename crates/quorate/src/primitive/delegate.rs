@@ -283,7 +283,7 @@ macro_rules! delegate_lock {
             #[doc = concat!("let guard = ", $lock, ".", $acquire, ".await?;")]
             /// let name = guard.name().to_owned();
             /// guard.leave_to_expire();
-            /// assert!(client.inspect(name).await?.is_held(), "until the ttl is over");
+            /// assert!(client.inspect(name).await?.is_held(), "until the ttl has passed");
             /// # Ok(()) }
             /// ```
             pub fn leave_to_expire(self) {

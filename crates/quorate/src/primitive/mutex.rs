@@ -32,7 +32,7 @@ use crate::{
 ///
 /// # What it promises
 ///
-/// Until the [`remaining`](Guard::remaining) time of a guard is over, no other owner holds the
+/// Until the [`remaining`](Guard::remaining) time of a guard has passed, no other owner holds the
 /// lock. This requires that the rates of all clocks differ by at most one per cent, and that nodes
 /// do not forget their keys. With three nodes or more a node may forget: the
 /// [quarantine](crate::ClientBuilder::quarantine) keeps a node that may have forgotten locks from
@@ -50,7 +50,7 @@ use crate::{
 ///
 /// The client renews the lock at a third of its [`ttl`](Self::ttl) while the [`Guard`] exists,
 /// unless [`no_renew`](Self::no_renew) is set. It renews for at most [`max_hold`](Self::max_hold),
-/// by default one hour: a holder that hangs must not hold the lock for ever.
+/// by default one hour: a holder that hangs must not hold the lock forever.
 ///
 /// # Examples
 ///

@@ -309,7 +309,7 @@ impl MutexAll {
     async fn wait_until(&self, deadline: Option<Moment>) -> Result<Option<GuardAll>, LockError> {
         let wants = self.wants()?;
         let ttl = wants.iter().map(|want| want.terms.ttl()).min().unwrap_or_default();
-        // Without a deadline nobody waits for ever for nodes that are not there.
+        // Without a deadline, the ttl limits the wait for nodes that are down.
         let wait = Wait::Patiently(deadline.map_or(ttl, |_| Duration::MAX));
         loop {
             let got = deny(acquire_all(&self.client, self.wants()?, wait, deadline).await?)?;

@@ -17,14 +17,14 @@ use crate::{
 ///
 /// It is the same lock as the [`Client::mutex`](crate::Client::mutex) of this name: a writer holds
 /// that mutex, and a reader excludes its holder. A reader cannot become a writer: two readers that
-/// tried would wait for each other for ever. Release the lock, acquire it as a writer, and read
+/// tried would wait for each other forever. Release the lock, acquire it as a writer, and read
 /// again. For the same reason do not call `read` while you hold the lock as a reader: a writer that
 /// is queued in between waits for you, and you wait behind it.
 ///
 /// It promises what a [`Mutex`] promises. Until the [`remaining`](crate::Guard::remaining) time of
-/// a writer is over, no other client reads or writes. Until that of a reader is over, no client
-/// writes. Writers have a [`fence`](WriteGuard::fence). Readers have none: they change nothing that
-/// a resource could reject.
+/// a writer has passed, no other client reads or writes. Until that of a reader has passed, no
+/// client writes. Writers have a [`fence`](WriteGuard::fence). Readers have none: they change nothing
+/// that a resource could reject.
 ///
 /// Both guards are renewed for at most [`max_hold`](Self::max_hold), by default one hour.
 ///
@@ -106,7 +106,7 @@ impl RwLock {
     /// # use std::time::Duration;
     /// let brief = client.rwlock("prices").ttl(Duration::from_millis(20)).no_renew();
     /// let guard = brief.read().await?;
-    /// guard.lost().await; // the ttl is over, and the lease was not renewed
+    /// guard.lost().await; // the ttl has passed, and the lease was not renewed
     /// # Ok(()) }
     /// ```
     #[must_use]

@@ -62,8 +62,8 @@ use crate::{
 /// [`Mutex`] promises that, and a released permit is handed to the first waiter.
 ///
 /// When the first waiter changes, which takes about two round trips, a new caller may get a permit
-/// before it. If the first waiter crashes, the other waiters wait until its ttl is over, while new
-/// callers can still acquire free permits. In [classic mode](crate::ClientBuilder::classic) there
+/// before it. If the first waiter crashes, the other waiters wait until its ttl has passed, while
+/// new callers can still acquire free permits. In [classic mode](crate::ClientBuilder::classic) there
 /// is no order, and the holder of `jobs#line` retries all permits.
 ///
 /// # What it costs

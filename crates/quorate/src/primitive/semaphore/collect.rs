@@ -63,7 +63,7 @@ impl Semaphore {
 }
 
 /// A caller that waits for several permits. Only the first in the queue keeps permits while it
-/// waits for more. Two callers that did so could wait for each other for ever.
+/// waits for more. Two callers that did so could wait for each other forever.
 pub(super) struct Collecting<'a> {
     semaphore: &'a Semaphore,
     wanted: usize,

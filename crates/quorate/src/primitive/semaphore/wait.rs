@@ -23,7 +23,7 @@ impl Semaphore {
             Seen::Silence(silence) if is_over() => return Err(silence.into()),
             Seen::Taken(_) | Seen::Missed | Seen::Silence(_) => {}
         }
-        // Others would wait for ever behind a first waiter that is not renewed. If it is lost
+        // Others would wait forever behind a first waiter that is not renewed. If it is lost
         // anyway, there are two first waiters, and each permit still goes to one of them.
         let hold = Hold { renewal: Renewal::On, max: None };
         let line = self.queue(hold)?;
