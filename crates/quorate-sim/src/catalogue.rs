@@ -249,7 +249,7 @@ const CORE: &[(Mutant, &str)] = &[
     (Mutant::AnyMark, "a session continues although the node has changed since the handshake"),
     (
         Mutant::LateSession,
-        "a session begins although nobody was attached for longer than a session",
+        "a session begins although no client was attached for longer than a session",
     ),
     (Mutant::SetWithoutSession, "a classic vote needs no session"),
     (Mutant::ExtendWithoutSession, "a classic renewal needs no session"),

@@ -259,7 +259,7 @@ fn check_duplicates(cluster: &Cluster, name: &str, responses: Vec<Response>) {
     for other in others {
         other.assert_problem(409, "held");
     }
-    let first = granted.first().unwrap_or_else(|| panic!("nobody got {name}"));
+    let first = granted.first().unwrap_or_else(|| panic!("no client got {name}"));
     for response in &granted {
         assert_eq!(response.lease_id(), first.lease_id(), "{granted:?}");
         assert_eq!(response.number("fence"), first.number("fence"), "{granted:?}");

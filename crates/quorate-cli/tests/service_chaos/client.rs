@@ -66,7 +66,8 @@ impl<'a> Client<'a> {
     #[track_caller]
     pub(crate) fn acquire_and_release(&mut self, lock: &'static str) -> u64 {
         let acquired = (0..5).find_map(|_| self.acquire(lock, 2_000, 5_000));
-        let lease = acquired.unwrap_or_else(|| panic!("nobody can acquire {lock}: {}", self.tally));
+        let lease =
+            acquired.unwrap_or_else(|| panic!("no client can acquire {lock}: {}", self.tally));
         let fence = lease.fence;
         self.release(lease);
         fence

@@ -10,7 +10,7 @@ use super::{link::Phase, product::ProductModel, state::State, step::Step};
 
 /// True if a client holds the lock in the end, or no client waits for it.
 pub(super) fn ends_well(model: &ProductModel, state: &State) -> bool {
-    let mut good = model.good.lock().expect("nobody panics here");
+    let mut good = model.good.lock().expect("no thread panics here");
     let mut chain: Vec<u64> = Vec::new();
     let mut seen: HashSet<u64> = HashSet::new();
     let mut state = state.clone();

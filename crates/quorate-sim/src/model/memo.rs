@@ -77,7 +77,7 @@ impl Memo {
         name: &Name,
         make: impl FnOnce(&mut Node) -> (Option<Reply>, Vec<(usize, Push)>),
     ) -> Changed {
-        let mut memo = self.nodes.lock().expect("nobody panics here");
+        let mut memo = self.nodes.lock().expect("no thread panics here");
         let key = (node.print(), now.as_micros(), change);
         if let Some(changed) = memo.changes.get(&key) {
             return changed.clone();
@@ -100,7 +100,7 @@ impl Memo {
         now: Moment,
         input: Input,
     ) -> Acted {
-        let mut memo = self.members.lock().expect("nobody panics here");
+        let mut memo = self.members.lock().expect("no thread panics here");
         let key = (rules.number, member.exact(), now.as_nanos(), input.print());
         if let Some(done) = memo.acts.get(&key) {
             return done.clone();

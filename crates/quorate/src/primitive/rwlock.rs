@@ -23,8 +23,8 @@ use crate::{
 ///
 /// It promises what a [`Mutex`] promises. Until the [`remaining`](crate::Guard::remaining) time of
 /// a writer has passed, no other client reads or writes. Until that of a reader has passed, no
-/// client writes. Writers have a [`fence`](WriteGuard::fence). Readers have none: they change nothing
-/// that a resource could reject.
+/// client writes. Writers have a [`fence`](WriteGuard::fence). Readers have none: they change
+/// nothing that a resource could reject.
 ///
 /// Both guards are renewed for at most [`max_hold`](Self::max_hold), by default one hour.
 ///

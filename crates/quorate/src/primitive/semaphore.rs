@@ -63,8 +63,8 @@ use crate::{
 ///
 /// When the first waiter changes, which takes about two round trips, a new caller may get a permit
 /// before it. If the first waiter crashes, the other waiters wait until its ttl has passed, while
-/// new callers can still acquire free permits. In [classic mode](crate::ClientBuilder::classic) there
-/// is no order, and the holder of `jobs#line` retries all permits.
+/// new callers can still acquire free permits. In [classic mode](crate::ClientBuilder::classic)
+/// there is no order, and the holder of `jobs#line` retries all permits.
 ///
 /// # What it costs
 ///
@@ -90,8 +90,8 @@ use crate::{
 /// same number, give the semaphore fewer permits, and acquire one.
 ///
 /// **Do not wait for more permits while you hold permits of the same semaphore.** If there are only
-/// two permits, two callers that hold one each and wait for a second one wait for each other for
-/// ever. One such caller is enough if another caller waits for all permits: each waits for the
+/// two permits, two callers that hold one each and wait for a second one wait for each other
+/// forever. One such caller is enough if another caller waits for all permits: each waits for the
 /// other. Acquire all permits that are needed in one call. [`try_acquire`](Self::try_acquire) and
 /// [`acquire_timeout`](Self::acquire_timeout) of a further permit are safe, because they end.
 ///

@@ -31,7 +31,7 @@ pub(in crate::directed) const SCHEDULES: &[(Mutant, Schedule)] = &[
 /// A holds two nodes of three and waits on the third, where B is first. A adopts its own lease as
 /// another owner, to hand it over. Then A's process is cut off, and B gives up.
 ///
-/// Fails if the third node grants the lock to the owner that A was, which nobody uses any more.
+/// Fails if the third node grants the lock to the former owner of A, which no client uses any more.
 fn adopted_owner_leaves_the_queue() -> Result<(), String> {
     let mut fixture = Fixture::bare(0);
     let mut b = TestClient::start(&mut fixture, 2, 1, &[2], 0);

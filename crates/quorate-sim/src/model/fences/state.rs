@@ -52,7 +52,7 @@ pub(super) enum Confirm {
 pub(super) struct Attempt {
     pub(super) phase: Phase,
     pub(super) proposal: u8,
-    /// The largest fence that anybody had when it began.
+    /// The largest fence of any attempt when it began.
     pub(super) floor: u8,
 }
 
@@ -119,7 +119,7 @@ impl State {
         self.attempts[attempt].phase = Phase::Over;
         for node in &mut self.nodes {
             node.confirms[attempt] = Confirm::Unsent;
-            // Nobody reads the answer any more.
+            // No attempt reads the answer any more.
             if matches!(node.asks[attempt], AcquireRequest::Granted(_) | AcquireRequest::Heard(_)) {
                 node.asks[attempt] = AcquireRequest::Refused;
             }

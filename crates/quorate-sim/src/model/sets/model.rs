@@ -125,7 +125,7 @@ impl SetModel {
         state.link(client, node).answers.push_back(Heard::Reply(transmit, reply));
         for push in state.nodes[node].take_pushes() {
             let whose = (0..state.clients.len()).find(|client| client_id(*client) == push.client);
-            let whose = whose.expect("nobody else has asked for anything");
+            let whose = whose.expect("only these clients have sent requests");
             state.link(whose, node).answers.push_back(Heard::Push(push));
         }
     }
@@ -228,7 +228,7 @@ fn held<'a>(model: &'a SetModel, state: &'a State, client: usize) -> &'a [&'stat
     }
 }
 
-/// Nobody is left, and nothing of anybody.
+/// Every client has ended, and no node stores anything.
 fn is_over(state: &State) -> bool {
     let is_gone = |member: &Member| matches!(member.doing, Doing::Gone) && member.machine.is_idle();
     let is_empty = |store: &Store| {

@@ -254,7 +254,7 @@ fn check_permissions(about: &Stat, who: &Who) -> Result<bool, String> {
     let is_shared = mode & 0o020 != 0;
     if mode & 0o002 != 0 {
         return Err(
-            "anybody can write there, and so break its locks: use another folder, or remove \
+            "every user can write there, and so break its locks: use another folder, or remove \
                     that permission (chmod o-w)"
                 .into(),
         );

@@ -1,7 +1,7 @@
 //! Asks for the holders of several locks in one round trip, to choose which locks to try.
 //!
 //! Unlike an inspection, which waits for every node, this ends as soon as a majority has answered
-//! about each lock. A node that hangs delays nobody.
+//! about each lock. A node that hangs delays no call.
 
 use std::{
     future::poll_fn,

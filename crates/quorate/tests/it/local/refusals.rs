@@ -27,7 +27,7 @@ fn folder_that_every_user_can_write_to_is_refused() {
     let folder = Folder::new();
     fs::create_dir(folder.path()).unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
-    refused(&folder, &folder.path(), "anybody can write there");
+    refused(&folder, &folder.path(), "every user can write there");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was written");
 }
 

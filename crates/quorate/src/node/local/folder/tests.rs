@@ -45,7 +45,7 @@ fn folder_of_another_user_or_that_anybody_can_write_to_is_rejected() {
     assert_eq!(check_permissions(&about(0o2770), &us), Ok(true));
     assert_eq!(check_permissions(&about(0o2770), &another), Ok(true), "shared on purpose");
     let refused = |mode, who| check_permissions(&about(mode), who).unwrap_err();
-    assert!(refused(0o777, &us).starts_with("anybody can write there"));
+    assert!(refused(0o777, &us).starts_with("every user can write there"));
     assert!(refused(0o700, &another).starts_with("it belongs to another user"));
     assert!(refused(0o770, &another).contains("chmod g+s"), "new files would not be shared");
 }
