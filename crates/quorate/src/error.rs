@@ -153,8 +153,8 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// The name of the lock or semaphore. `None` if the name is invalid, for a set of locks, for an
-    /// invalid ttl, and after a shutdown.
+    /// The name of the lock or semaphore, or of one lock of a set. `None` if a name or the ttl is
+    /// invalid, if a set has no names or too many, and after a shutdown.
     ///
     /// # Examples
     ///
@@ -269,7 +269,7 @@ impl Lost {
     }
 }
 
-/// Why a lease could not be adopted.
+/// Why a lease could not be detached, adopted, renewed, released, downgraded or tagged.
 ///
 /// # Examples
 ///
@@ -410,8 +410,9 @@ pub enum ReleaseError {
     },
 }
 
-/// Why [`Mutex::with`](crate::Mutex::with) or [`Semaphore::with`](crate::Semaphore::with) did not
-/// return the value of the work.
+/// Why [`Mutex::with`](crate::Mutex::with), [`MutexAll::with`](crate::MutexAll::with),
+/// [`Semaphore::with`](crate::Semaphore::with), or `with_read` or `with_write` of an
+/// [`RwLock`](crate::RwLock) did not return the value of the work.
 ///
 /// # Examples
 ///

@@ -104,7 +104,7 @@ pub(super) fn redacted(address: &str) -> String {
     url.to_string()
 }
 
-/// Whether there is something in an address that is redacted_option out.
+/// Whether redaction changes the address.
 pub(super) fn has_secret(address: &str) -> bool {
     Url::parse(address).is_ok_and(|url| url.as_str() != redacted(address))
 }

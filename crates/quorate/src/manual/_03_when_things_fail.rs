@@ -12,9 +12,10 @@
 //! | your process is stopped and continues later | the first `check` is an error if the lease has ended |
 //! | a node restarts without its data | with three nodes or more it does not vote until the forgotten locks have expired; with fewer nodes, or without quarantine, nodes that forget can grant a held lock again |
 //! | the wall clock of a client is set | nothing: deadlines use another clock, and held locks are renewed at once. With quarantine, the wall clocks of clients must agree within 5 s |
-//! | the wall clock of a node jumps forward | its keys may expire early: a jump of 5 s or more is handled like a node that forgets; a smaller one is not noticed |
+//! | the wall clock of a node jumps forward | its keys may expire early: a jump of more than 5 s is handled like a node that forgets; a smaller one is not noticed |
 //!
-//! An error never means that another owner holds the lock, and silence never means that it is free.
+//! `NoQuorum` never means that another owner holds the lock, and silence never means that it is
+//! free.
 //!
 //! # Examples
 //!

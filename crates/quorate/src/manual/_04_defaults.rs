@@ -2,7 +2,7 @@
 //!
 //! | setting | default | why |
 //! |---|---|---|
-//! | `ttl` | 10 s | how long others wait after a crash; a shorter ttl tolerates shorter pauses |
+//! | `ttl` | 10 s | with a shorter ttl, others wait less after a crash, but a holder loses its lock after a shorter pause |
 //! | renewal | at a third of the ttl or a little before | leaves time for two more attempts before the deadline |
 //! | `max_ttl` | 60 s | bounds how long a node that lost its data does not vote |
 //! | `quarantine` | on with three nodes or more | a node that forgets could grant a held lock again; with one node quarantine would be an outage after every restart |

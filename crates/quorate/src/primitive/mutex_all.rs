@@ -277,7 +277,7 @@ impl MutexAll {
     pub async fn with<T>(&self, work: impl AsyncFnOnce(&GuardAll) -> T) -> Result<T, WithError> {
         let guard = self.lock().await?;
         let value = guard.run(work(&guard)).await?;
-        // Too few answers do not make the work undone: the release goes on in the background.
+        // Without a quorum the work is still done, and the release continues in the background.
         let _ = guard.release().await;
         Ok(value)
     }

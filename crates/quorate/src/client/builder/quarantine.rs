@@ -7,8 +7,8 @@ impl ClientBuilder {
     /// Default: on with three nodes or more, off with fewer and for nodes in memory.
     ///
     /// It covers restarts, flushed data, promoted replicas, other servers behind the same address,
-    /// copied and rolled-back data, and clocks that were set forward by 5 s or more. The nodes keep
-    /// a record of the agreed config: which nodes there are, and
+    /// copied and rolled-back data, and clocks that were set forward by more than 5 s. The nodes
+    /// keep a record of the agreed config: which nodes there are, and
     /// [`max_ttl`](Self::max_ttl). A client with other settings is refused with
     /// [`Disagreement`](crate::error::NodeError::Disagreement).
     ///
