@@ -61,7 +61,7 @@ fn write(database: &Connection, guard: &Guard, balance: i64) -> Result<bool, Box
 
 fn fence_of(guard: &Guard) -> Result<i64, Box<dyn Error>> {
     let fence = guard.fence().ok_or("only readers and classic mode have none")?;
-    Ok(fence.get().try_into()?)
+    Ok(i64::try_from(fence)?)
 }
 
 fn accounts() -> Table {
