@@ -54,8 +54,8 @@ export class Lease {
   }
 
   /**
-   * Grows with every holder of the lock. It stays below 2^52, so a number is exact. Readers have
-   * none: for them this throws.
+   * Grows with every exclusive holder of the lock. It stays below 2^52, so a number is exact.
+   * Readers have none: for them this throws.
    * @returns {number}
    */
   get fence() {

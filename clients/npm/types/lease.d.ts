@@ -26,8 +26,8 @@ export class Lease {
     /** The name of the lock. */
     name: string;
     /**
-     * Grows with every holder of the lock. It stays below 2^52, so a number is exact. Readers have
-     * none: for them this throws.
+     * Grows with every exclusive holder of the lock. It stays below 2^52, so a number is exact.
+     * Readers have none: for them this throws.
      * @returns {number}
      */
     get fence(): number;

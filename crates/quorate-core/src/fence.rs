@@ -1,4 +1,4 @@
-//! Fences: numbers that grow with every holder of a lock.
+//! Fences: numbers that grow with every exclusive holder of a lock.
 
 mod convert;
 #[cfg(feature = "rusqlite")]

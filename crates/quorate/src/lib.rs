@@ -13,7 +13,7 @@
 //!
 //! let orders = client.mutex("orders:42");
 //! let guard = orders.lock().await?; // waits while another owner holds it
-//! let fence = guard.fence(); // grows with every holder: send it with every write
+//! let fence = guard.fence(); // grows with every exclusive holder: send it with every write
 //! guard.check()?; // is the lock still held?
 //! guard.release().await?; // dropping the guard releases it too
 //! # Ok(()) }

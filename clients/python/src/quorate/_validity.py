@@ -66,7 +66,7 @@ class BaseLease:
 
     @property
     def fence(self) -> int:
-        """Grows with every holder of the lock. Readers have none."""
+        """Grows with every exclusive holder of the lock. Readers have none."""
         if self._fence is None:
             raise AttributeError(f"the lease of {self.name!r} has no fence: readers have none")
         return self._fence

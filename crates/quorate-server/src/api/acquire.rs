@@ -88,8 +88,8 @@ pub(crate) enum Mode {
 pub(crate) struct Acquired {
     /// Renews and releases the lease, at any instance. It is a secret.
     lease_id: String,
-    /// Grows with every holder of the lock. Send it with every write to the resource, which rejects
-    /// smaller fences. Readers have none.
+    /// Grows with every exclusive holder of the lock. Send it with every write to the resource,
+    /// which rejects smaller fences. Readers have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 4_503_599_627_370_496_u64)]
     fence: Option<u64>,
@@ -111,7 +111,7 @@ pub(crate) struct AcquiredLease {
     name: String,
     /// Renews and releases the lease, at any instance. It is a secret.
     lease_id: String,
-    /// Grows with every holder of the lock.
+    /// Grows with every exclusive holder of the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 4_503_599_627_370_496_u64)]
     fence: Option<u64>,
