@@ -243,12 +243,18 @@ fn smuggled_requests_are_not_served() {
         "{ACQUIRE}Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n\r\n\
          0\r\n\r\n{hidden}"
     );
-    for request in [both, bare, space, twice] {
+    let length_last = format!(
+        "{ACQUIRE}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n{hidden}"
+    );
+    for request in [both, bare, space, twice, length_last] {
         let answer = Raw::exchange(instance, &request);
         // Either everything is rejected, or only the first request is served. The treatment of the
         // rest must not depend on the length that a proxy in front uses.
         let served = answer.matches("HTTP/1.1 200").count();
         assert!(served <= 1, "{request:?}: {answer}");
+        if request.contains("Transfer-Encoding") && !answer.is_empty() {
+            assert!(answer.contains("\r\nconnection: close\r\n"), "{request:?}: {answer}");
+        }
         let lock = instance.send("GET", "/v1/locks/smuggled", &[], None).assert_status(200);
         assert_eq!(lock.body["is_held"], Value::Bool(false), "{request:?}: {answer}");
     }
