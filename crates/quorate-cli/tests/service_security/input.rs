@@ -234,30 +234,46 @@ fn smuggled_requests_are_not_served() {
     let cluster = Cluster::start(0, 1, &["--max-head-time", "2s"]);
     let instance = cluster.any();
     let hidden = "POST /v1/locks/smuggled/acquire HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let both = format!(
-        "{ACQUIRE}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}"
-    );
     let bare = format!("{ACQUIRE}X: a\n\n{hidden}");
     let space = format!("{ACQUIRE}Content-Length : {}\r\n\r\n{hidden}", hidden.len());
-    let twice = format!(
-        "{ACQUIRE}Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n\r\n\
-         0\r\n\r\n{hidden}"
-    );
-    let length_last = format!(
-        "{ACQUIRE}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n{hidden}"
-    );
-    for request in [both, bare, space, twice, length_last] {
+    for request in [bare, space] {
         let answer = Raw::exchange(instance, &request);
         // Either everything is rejected, or only the first request is served. The treatment of the
         // rest must not depend on the length that a proxy in front uses.
         let served = answer.matches("HTTP/1.1 200").count();
         assert!(served <= 1, "{request:?}: {answer}");
-        if request.contains("Transfer-Encoding") && !answer.is_empty() {
-            assert!(answer.contains("\r\nconnection: close\r\n"), "{request:?}: {answer}");
-        }
-        let lock = instance.send("GET", "/v1/locks/smuggled", &[], None).assert_status(200);
-        assert_eq!(lock.body["is_held"], Value::Bool(false), "{request:?}: {answer}");
+        assert_not_served(instance, &answer);
     }
+}
+
+/// A proxy in front of the service may read another length of such a body.
+#[test]
+fn nothing_is_served_after_a_body_of_ambiguous_length() {
+    let cluster = Cluster::start(0, 1, &[]);
+    let instance = cluster.any();
+    // If it were served, the connection would close after it, so that no read waits.
+    let hidden = "0\r\n\r\nPOST /v1/locks/smuggled/acquire HTTP/1.1\r\nHost: localhost\r\n\
+                  Connection: close\r\n\r\n";
+    for headers in [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5",
+        "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: gzip, chunked",
+    ] {
+        let mut raw = Raw::connect(instance);
+        // The sending side stays open: the service drops requests of clients that have left.
+        raw.send(format!("{ACQUIRE}{headers}\r\n\r\n{hidden}"));
+        let answer = raw.read_to_end();
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{headers}: {answer}");
+        assert_not_served(instance, &answer);
+    }
+}
+
+#[track_caller]
+fn assert_not_served(instance: &Instance, answer: &str) {
+    let lock = instance.send("GET", "/v1/locks/smuggled", &[], None).assert_status(200);
+    assert_eq!(lock.body["is_held"], Value::Bool(false), "{answer}");
 }
 
 #[test]
