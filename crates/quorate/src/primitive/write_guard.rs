@@ -38,6 +38,10 @@ impl WriteGuard {
     /// writer holds it in between. Use it when the rest of the work only reads what the writer
     /// changed.
     ///
+    /// **When not to use it.** If the rest of the work need not see exactly this state, release the
+    /// lock instead: a reader keeps waiting writers out. If the work must write again later, keep
+    /// the writer: a reader cannot become a writer.
+    ///
     /// Readers that wait before the first writer in the queue acquire the lock at once. The reader
     /// is a new holder: it has no fence, another [`owner_id`](ReadGuard::owner_id) and another
     /// deadline. What [`lost`](Guard::lost) or [`loss_token`](Guard::loss_token) returned for the
