@@ -1,11 +1,14 @@
 //! The bare limit: SET NX PX and EVALSHA compare-and-delete, pipelined on raw sockets, returning at
 //! the quorum. No undo, no timeouts, no reconnects: what a lock cannot be faster than.
+//!
+//! Few requests are written at once. More are gathered, and written when every task had its turn,
+//! or earlier, as soon as enough are gathered. Which is faster depends on the number of servers.
 
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     future::poll_fn,
-    io::ErrorKind,
+    io::{ErrorKind, Write as _},
     rc::Rc,
     task::{Poll, Waker},
 };
@@ -20,12 +23,14 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    pub(crate) async fn connect(addresses: &[String]) -> Self {
+    /// `enough` is the number of gathered requests that are written at once.
+    pub(crate) async fn connect(addresses: &[String], enough: usize) -> Self {
         let mut nodes = Vec::new();
         for address in addresses {
             let stream = TcpStream::connect(address).await.expect("the server is up");
             stream.set_nodelay(true).expect("an ordinary socket");
-            let node = Rc::new(Node { stream, state: RefCell::default(), gathered: Notify::new() });
+            let (state, gathered) = (RefCell::default(), Notify::new());
+            let node = Rc::new(Node { stream, state, gathered, enough });
             tokio::task::spawn_local(node.clone().read());
             tokio::task::spawn_local(node.clone().write_gathered());
             nodes.push(node);
@@ -67,11 +72,14 @@ struct Node {
     stream: TcpStream,
     state: RefCell<State>,
     gathered: Notify,
+    enough: usize,
 }
 
 #[derive(Default)]
 struct State {
     out: Vec<u8>,
+    /// How many requests were added since the last write.
+    unwritten: usize,
     waiting: VecDeque<Rc<Slot>>,
 }
 
@@ -80,14 +88,16 @@ impl Node {
         let mut state = self.state.borrow_mut();
         state.out.extend_from_slice(bytes);
         state.waiting.push_back(slot);
-        if state.waiting.len() > 2 {
-            self.gathered.notify_one();
-        } else {
+        state.unwritten += 1;
+        if state.waiting.len() <= 2 || state.unwritten >= self.enough {
             self.write(&mut state);
+        } else {
+            self.gathered.notify_one();
         }
     }
 
     fn write(&self, state: &mut State) {
+        state.unwritten = 0;
         match self.stream.try_write(&state.out) {
             Ok(len) => drop(state.out.drain(..len)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -145,14 +155,24 @@ impl Node {
     }
 }
 
-fn words(words: &[&[u8]]) -> Vec<u8> {
-    let mut out = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
-    }
+/// A command in the form of the protocol.
+pub(crate) fn words(words: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::new();
+    head(&mut out, words.len());
+    words.iter().for_each(|word| self::word(&mut out, word));
     out
+}
+
+/// Begins a command with this number of words.
+pub(crate) fn head(out: &mut Vec<u8>, words: usize) {
+    write!(out, "*{words}\r\n").expect("memory takes everything");
+}
+
+/// Adds a word of a command.
+pub(crate) fn word(out: &mut Vec<u8>, word: &[u8]) {
+    write!(out, "${}\r\n", word.len()).expect("memory takes everything");
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
 }
 
 pub(crate) const FREE: &str = "if redis.call('get',KEYS[1])==ARGV[1] then \

@@ -18,6 +18,19 @@ pub(crate) struct Direct {
     waiters: usize,
 }
 
+/// What happened in one round.
+pub(crate) struct HandOffs {
+    pub(crate) took: Duration,
+    /// Microseconds from each release to the next grant.
+    pub(crate) times: Vec<f64>,
+}
+
+impl HandOffs {
+    pub(crate) fn per_second(&self) -> f64 {
+        self.times.len() as f64 / self.took.as_secs_f64()
+    }
+}
+
 struct Node {
     stream: TcpStream,
     bytes: Vec<u8>,
@@ -34,23 +47,24 @@ impl Direct {
         Self { quorum: nodes.len() / 2 + 1, nodes, waiters }
     }
 
-    /// Hands the lock from waiter to waiter for a while.
-    pub(crate) fn hand_offs_per_second(&mut self, time: Duration, hold: impl Fn()) -> f64 {
+    /// Hands the lock from waiter to waiter for a while. Returns the time of each hand-off.
+    pub(crate) fn hand_over(&mut self, time: Duration, hold: impl Fn()) -> HandOffs {
         self.nodes.iter_mut().for_each(|node| node.begin(self.waiters));
-        let (started, mut holder, mut count) = (Instant::now(), 0, 0_u64);
+        let (started, mut holder, mut times) = (Instant::now(), 0, Vec::new());
         while started.elapsed() < time {
             hold();
+            let released = Instant::now();
             self.nodes.iter_mut().for_each(|node| node.pass_on(holder));
-            count += 1;
-            self.wait_for_grants(count);
+            self.wait_for_grants(times.len() as u64 + 1);
+            times.push(released.elapsed().as_secs_f64() * 1e6);
             holder = (holder + 1) % self.waiters;
         }
-        let rate = count as f64 / started.elapsed().as_secs_f64();
+        let hand_offs = HandOffs { took: started.elapsed(), times };
         // Late messages must not count as grants of the next round.
         self.quorum = self.nodes.len();
-        self.wait_for_grants(count);
+        self.wait_for_grants(hand_offs.times.len() as u64);
         self.quorum = self.nodes.len() / 2 + 1;
-        rate
+        hand_offs
     }
 
     fn wait_for_grants(&mut self, wanted: u64) {

@@ -16,13 +16,13 @@ use crate::{
 pub(crate) fn run(quick: bool) {
     let server = Server::builder().cpu(1).start();
     let rounds = if quick { 21 } else { 401 };
-    let mut ears = server.connection();
-    let mut ears = ears.as_pubsub();
-    ears.subscribe(format!("quorate:c:{NEXT}")).expect("the server is up");
-    let mut bench = Bench::new(&server);
+    let mut listener = server.connection();
+    let mut listener = listener.as_pubsub();
+    listener.subscribe(format!("quorate:c:{NEXT}")).expect("the server is up");
+    let mut fixture = Fixture::new(&server);
     let mut costs: Vec<(&str, Vec<f64>)> = Vec::new();
     for round in 0..=rounds {
-        let costs_of_round = bench.round();
+        let costs_of_round = fixture.round();
         // The first round warms up.
         if round > 0 {
             if costs.is_empty() {
@@ -41,7 +41,7 @@ pub(crate) fn run(quick: bool) {
     }
 }
 
-struct Bench {
+struct Fixture {
     connection: Connection,
     free: String,
     attach: String,
@@ -50,7 +50,7 @@ struct Bench {
     extend: String,
 }
 
-impl Bench {
+impl Fixture {
     fn new(server: &Server) -> Self {
         let mut connection = server.connection();
         let mut load = |text: &str| -> String {
@@ -74,20 +74,20 @@ impl Bench {
             set.arg(format!("bench:{lock}")).arg(owner(FIRST, ticket)).arg("PX").arg(TTL_MS);
             set
         };
-        let free = |bench: &Self, lock: usize| {
+        let free = |fixture: &Self, lock: usize| {
             let mut eval = cmd("EVALSHA");
-            eval.arg(&bench.free).arg(1).arg(format!("bench:{lock}")).arg(owner(FIRST, ticket));
+            eval.arg(&fixture.free).arg(1).arg(format!("bench:{lock}")).arg(owner(FIRST, ticket));
             eval
         };
         self.run(|_, lock| plain(lock));
         let free = self.run(free);
-        let first = self.run(|bench, lock| bench.acquire(lock, FIRST, ticket));
-        let extended = self.run(|bench, lock| bench.extend(lock, FIRST, ticket));
-        let released = self.run(|bench, lock| bench.release(lock, FIRST, ticket));
-        self.run(|bench, lock| bench.acquire(lock, FIRST, ticket + 1));
-        let queued = self.run(|bench, lock| bench.acquire(lock, NEXT, ticket + 2));
-        let handed_off = self.run(|bench, lock| bench.release(lock, FIRST, ticket + 1));
-        self.run(|bench, lock| bench.release(lock, NEXT, ticket + 2));
+        let first = self.run(|fixture, lock| fixture.acquire(lock, FIRST, ticket));
+        let extended = self.run(|fixture, lock| fixture.extend(lock, FIRST, ticket));
+        let released = self.run(|fixture, lock| fixture.release(lock, FIRST, ticket));
+        self.run(|fixture, lock| fixture.acquire(lock, FIRST, ticket + 1));
+        let queued = self.run(|fixture, lock| fixture.acquire(lock, NEXT, ticket + 2));
+        let handed_off = self.run(|fixture, lock| fixture.release(lock, FIRST, ticket + 1));
+        self.run(|fixture, lock| fixture.release(lock, NEXT, ticket + 2));
         vec![
             ("compare-and-delete", free),
             ("acquire", first),
@@ -98,12 +98,12 @@ impl Bench {
         ]
     }
 
-    /// A session that was not heard of for 10 s is one whose tickets are not trusted any more.
+    /// The node stops trusting the tickets of a session that sent nothing for 10 s.
     fn attach(&mut self) {
         for client in [FIRST, NEXT] {
             let mut eval = cmd("EVALSHA");
             eval.arg(&self.attach).arg(2).arg(format!("quorate:s:{client}")).arg("quorate:node");
-            eval.arg(SESSION).arg(LIFE_MS).arg("").arg(SLACK_US).arg(0);
+            eval.arg(SESSION).arg(SESSION_MS).arg("").arg(SLACK_US).arg(0);
             eval.exec(&mut self.connection).expect("the server answers");
         }
     }
@@ -176,7 +176,7 @@ const FIRST: &str = "0123456789abcdef0123456789abcdef01234567";
 const NEXT: &str = "76543210fedcba9876543210fedcba9876543210";
 const SESSION: &str = "0123456789abcdef0123456789abcdef";
 const SLACK_US: u64 = 10_000_000;
-const LIFE_MS: u64 = 3_600_000;
+const SESSION_MS: u64 = 3_600_000;
 const TTL_MS: u64 = 30_000;
 const LOCKS: usize = 400;
 const PIPELINED: usize = 100;

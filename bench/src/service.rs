@@ -4,11 +4,7 @@
 mod http;
 mod process;
 
-use std::{
-    cell::RefCell,
-    rc::Rc,
-    time::{Duration, Instant},
-};
+use std::{cell::RefCell, rc::Rc, time::Instant};
 
 use quorate::Client;
 use quorate_testkit::Server;
@@ -20,7 +16,7 @@ use self::{
     process::{Etcd, Service},
 };
 use crate::{
-    setup::{Plan, pairs_per_second, servers},
+    setup::{Plan, VOTE_TIMEOUT, pairs_per_second, servers},
     table::{high, line, median, ratio},
 };
 
@@ -153,5 +149,3 @@ async fn memory(waiters: usize) {
     let each = (service.resident_kib() - before) / waiters as f64;
     line(&format!("\n{waiters} waiters of one lock: {each:.1} KiB of the service each."));
 }
-
-const VOTE_TIMEOUT: Duration = Duration::from_millis(500);

@@ -13,14 +13,22 @@ pub(crate) fn pin_client() {
     sched_setaffinity(None, &first).expect("the first core is available");
 }
 
-/// Starts servers on the second core that vote immediately.
+/// Starts servers on the second core that vote immediately, with the usual settings.
 pub(crate) async fn servers(count: usize) -> Vec<Server> {
-    let servers = Server::builder().cpu(1).start_many(count);
-    if count >= 3 {
-        let settings = Client::builder().nodes(servers.iter().map(Server::url));
-        let client = settings.build().expect("the settings are valid");
-        client.admit().await.expect("the servers are new");
-    }
+    if count >= 3 { quarantined_servers(count).await } else { open_servers(count) }
+}
+
+/// Servers for clients without quarantine.
+pub(crate) fn open_servers(count: usize) -> Vec<Server> {
+    Server::builder().cpu(1).start_many(count)
+}
+
+/// Servers for clients with quarantine. They were admitted, so they vote immediately.
+pub(crate) async fn quarantined_servers(count: usize) -> Vec<Server> {
+    let servers = open_servers(count);
+    let settings = Client::builder().nodes(servers.iter().map(Server::url)).quarantine(true);
+    let client = settings.build().expect("the settings are valid");
+    client.admit().await.expect("the servers are new");
     servers
 }
 
@@ -29,13 +37,34 @@ pub(crate) fn reads(servers: &[Server]) -> u64 {
     servers.iter().map(|server| server.stat("total_reads_processed")).sum()
 }
 
+/// Pairs of lock and unlock, and the time that they took together.
+pub(crate) struct Pairs {
+    pub(crate) count: u64,
+    pub(crate) time: Duration,
+}
+
+impl Pairs {
+    pub(crate) fn per_second(&self) -> f64 {
+        self.count as f64 / self.time.as_secs_f64()
+    }
+}
+
 /// Runs `tasks` tasks that lock and unlock for this time. Returns the total number of pairs per
 /// second.
 pub(crate) async fn pairs_per_second<P: AsyncFnMut() + 'static>(
     tasks: usize,
     time: Duration,
-    mut contestant: impl FnMut(usize) -> P,
+    contestant: impl FnMut(usize) -> P,
 ) -> f64 {
+    pairs(tasks, time, contestant).await.per_second()
+}
+
+/// Runs `tasks` tasks that lock and unlock for this time.
+pub(crate) async fn pairs<P: AsyncFnMut() + 'static>(
+    tasks: usize,
+    time: Duration,
+    mut contestant: impl FnMut(usize) -> P,
+) -> Pairs {
     let started = Instant::now();
     let handles: Vec<_> = (0..tasks)
         .map(|task| {
@@ -50,11 +79,11 @@ pub(crate) async fn pairs_per_second<P: AsyncFnMut() + 'static>(
             })
         })
         .collect();
-    let mut pairs = 0;
+    let mut count = 0;
     for handle in handles {
-        pairs += handle.await.expect("no contestant panics");
+        count += handle.await.expect("no contestant panics");
     }
-    pairs as f64 / started.elapsed().as_secs_f64()
+    Pairs { count, time: started.elapsed() }
 }
 
 /// The number of rounds, and the time of each contestant per round.
@@ -72,3 +101,6 @@ impl Plan {
         }
     }
 }
+
+/// Longer than usual: on a busy machine a server may get no time for a while.
+pub(crate) const VOTE_TIMEOUT: Duration = Duration::from_millis(500);

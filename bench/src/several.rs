@@ -16,7 +16,7 @@ use quorate::{Client, Mutex};
 use quorate_testkit::Server;
 
 use crate::{
-    setup::{Plan, pairs_per_second, servers},
+    setup::{Plan, VOTE_TIMEOUT, pairs_per_second, servers},
     table::{line, median, ratio},
 };
 
@@ -27,7 +27,6 @@ pub(crate) async fn run(quick: bool, nodes: &[usize]) {
         rounds: if quick { 3 } else { 7 },
         time: Duration::from_millis(if quick { 300 } else { 1_000 }),
     };
-    let nodes = if nodes.is_empty() { &[1, 3, 5] } else { nodes };
     line("| nodes | what | beside | that per second | ratio |");
     line("|---|---|---|---|---|");
     let mut costs = Vec::new();
@@ -72,6 +71,3 @@ async fn alone(mutex: &Mutex, plan: &Plan) -> f64 {
 
 /// How long a lock or a permit is held, where it is not released at once.
 const HOLD: Duration = Duration::from_millis(5);
-
-/// Longer than usual: on a busy machine a server may get no time for a while.
-const VOTE_TIMEOUT: Duration = Duration::from_millis(500);

@@ -5,13 +5,16 @@ use std::time::{Duration, Instant};
 use quorate::{Client, error::NodeAnswer};
 use quorate_testkit::Server;
 
-use crate::{setup::servers, table::line};
+use crate::{memory, setup::servers, table::line};
 
 /// Many waiters of one lock, and many locks with one waiter each; on three nodes.
 pub(crate) async fn run(quick: bool) {
     let (crowd, locks) = if quick { (100, 1_000) } else { (1_000, 10_000) };
-    line("| waiters | locks | connections | channels | calls/s | KiB each | bytes each, server |");
-    line("|---|---|---|---|---|---|---|");
+    line(
+        "| waiters | locks | connections | channels | calls/s | bytes each | of these the future \
+         | bytes each, server |",
+    );
+    line("|---|---|---|---|---|---|---|---|");
     for (waiters, locks) in [(crowd, 1), (locks, locks)] {
         let servers = servers(3).await;
         wait(&servers, waiters, locks, if quick { 5 } else { 20 }).await;
@@ -32,7 +35,9 @@ async fn wait(servers: &[Server], waiters: usize, locks: usize, seconds: u64) {
     let others = (first.stat("connected_clients"), channels(first));
     let client = Client::builder().nodes(urls()).connect().await.expect("servers are up");
     wait_until_attached(&client).await;
-    let memory = (resident_kib(), first.stat("used_memory"));
+    // What counting needs is in memory already when it is measured.
+    let _ = queued(first, locks);
+    let memory = (memory::resident(), first.stat("used_memory"));
     let tasks: Vec<_> = (0..waiters)
         .map(|waiter| {
             let mutex = client.mutex(format!("bench:{}", waiter % locks));
@@ -42,17 +47,18 @@ async fn wait(servers: &[Server], waiters: usize, locks: usize, seconds: u64) {
     while queued(first, locks) < waiters {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let (client_kib, server_bytes) =
-        (resident_kib() - memory.0, first.stat("used_memory") - memory.1);
+    let each = memory::each(memory.0, waiters);
+    let server_each = (first.stat("used_memory") - memory.1) as f64 / waiters as f64;
     let (since, before) = (Instant::now(), calls(first));
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     let rate = (calls(first) - before) as f64 / since.elapsed().as_secs_f64();
+    let mutex = client.mutex("bench");
+    let future = size_of_val(&mutex.lock());
     line(&format!(
-        "| {waiters} | {locks} | {} | {} | {rate:.1} | {:.1} | {:.0} |",
+        "| {waiters} | {locks} | {} | {} | {rate:.1} | {each:.0} (target {BYTES_TARGET}) \
+         | {future} | {server_each:.0} |",
         first.stat("connected_clients") - others.0,
         channels(first) - others.1,
-        client_kib as f64 / waiters as f64,
-        server_bytes as f64 / waiters as f64,
     ));
     for task in tasks {
         task.abort();
@@ -95,10 +101,5 @@ fn channels(server: &Server) -> usize {
     listed.len()
 }
 
-/// What this process has in memory.
-fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux says so");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    number.expect("a number of KiB")
-}
+/// What a waiter may need in its process.
+const BYTES_TARGET: u64 = 1024;

@@ -13,6 +13,9 @@ pub(crate) const MDBOOK: CargoTool =
 /// Checks the dependencies.
 pub(crate) const CARGO_DENY: CargoTool =
     CargoTool { package: "cargo-deny", version: "0.20.2", features: &[] };
+/// Makes the Debian package.
+pub(crate) const CARGO_DEB: CargoTool =
+    CargoTool { package: "cargo-deb", version: "3.8.0", features: &[] };
 
 /// A program that is a package of the registry.
 pub(crate) struct CargoTool {

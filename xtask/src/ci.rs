@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::api;
+use crate::count;
+use crate::deb;
 use crate::deny;
 use crate::docs;
 use crate::failure::Failure;
@@ -22,6 +24,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     steps.run("redis-server", redis::ensure)?;
     steps.run("valkey-server", valkey::ensure)?;
     steps.run("tools", tools::ensure)?;
+    steps.run("valgrind", count::ensure_valgrind)?;
     if full {
         // First: it measures how soon a loss is reported, so it needs an idle machine.
         steps.run("stopped majorities", stopped_majorities)?;
@@ -33,6 +36,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     steps.run("api", api::check)?;
     steps.run("default features", default_features)?;
     let programs = build(&mut steps, "build", &[])?;
+    steps.run("build workload", count::build_workload)?;
+    let quorate = programs.iter().find(|program| program.is_bin("quorate"));
+    let quorate = quorate.ok_or_else(|| Failure::failed("cargo built no quorate"))?;
+    steps.run("deb", || deb::check(quorate.executable()))?;
     steps.run_lanes(lanes(&programs, full)?)?;
     examples(&mut steps, &programs)?;
     steps.run("doc", doc)?;
@@ -107,6 +114,8 @@ fn build(steps: &mut Steps, name: &str, more: &[&str]) -> Result<Vec<Program>, F
 /// All tests, and the runs of the simulator, which only computes, as its tests do.
 fn lanes(programs: &[Program], full: bool) -> Result<[Lane; 2], Failure> {
     let (waiting, mut computing) = test::steps(programs, &[]);
+    // What it counts does not depend on speed.
+    computing.push(count::step(programs)?);
     let simulator = programs.iter().find(|program| program.is_bin("quorate-sim"));
     let simulator = simulator.ok_or_else(|| Failure::failed("cargo built no simulator"))?;
     let mut simulate = |name: &str, args: &[&str]| {

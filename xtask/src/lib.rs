@@ -13,6 +13,8 @@ mod api;
 mod bench;
 mod cargo_tools;
 mod ci;
+mod count;
+mod deb;
 mod debian;
 mod deny;
 mod docs;
@@ -75,7 +77,7 @@ const VERBS: &[Verb] = &[
     Verb::new(
         "bench",
         "NAME",
-        "faults, handoff, limit, scripts, service, several, start, waiters or watchdog; --quick",
+        "faults, handoff, limit, scripts, service, several, start, waiters or watchdog; --help",
         bench::run,
     ),
     Verb::new(
@@ -83,6 +85,13 @@ const VERBS: &[Verb] = &[
         "[--full]",
         "every check and every test; --full: more rounds, release build too",
         ci::run,
+    ),
+    Verb::new("count", "", "instructions, commands and memory of a lock, with bounds", count::run),
+    Verb::new(
+        "deb",
+        "[--debug]",
+        "the Debian package: builds, installs, starts, removes it",
+        deb::run,
     ),
     Verb::new("deny", "", "licences, versions and sources of the dependencies", deny::run),
     Verb::new("docs", "", "the pages in docs as a book, without dead links", docs::run),
@@ -113,7 +122,7 @@ mod tests {
 
     #[test]
     fn argument_that_a_verb_does_not_know_is_a_usage_error() {
-        for verb in ["api", "ci", "deny", "docs", "package", "tidy", "help"] {
+        for verb in ["api", "ci", "count", "deb", "deny", "docs", "package", "tidy", "help"] {
             let failure = dispatch(&[verb.to_owned(), "--frob".to_owned()]).unwrap_err();
             assert_eq!(failure.exit_code(), ExitCode::from(64), "{verb}");
         }

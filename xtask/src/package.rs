@@ -36,7 +36,11 @@ mod tests {
 
     #[test]
     fn exactly_the_published_crates_can_be_published() {
-        for folder in ["bench", "xtask"].map(|it| root().join(it)).into_iter().chain(crates()) {
+        for folder in ["bench", "bench/workload", "xtask"]
+            .map(|it| root().join(it))
+            .into_iter()
+            .chain(crates())
+        {
             let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
             let name = folder.file_name().unwrap().to_str().unwrap();
             let is_private = manifest.contains("\npublish = false\n");

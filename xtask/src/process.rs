@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::output::say;
 
-/// The root of the repository. Cargo says where this package is now; what the compiler was told
+/// The root of the repository. Cargo says where this package is now; what the compiler received
 /// may be old: a build folder can outlive the checkout it was made from.
 pub(crate) fn root() -> PathBuf {
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
@@ -55,8 +55,8 @@ pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Result<(), S
             let _ = child.wait();
             return Err(format!("still running after {} s", limit.as_secs()));
         }
-        // The standard library cannot wait for a child with a deadline, so we look again and again.
-        thread::park_timeout(LOOK_AGAIN);
+        // The standard library cannot wait for a child with a deadline.
+        thread::park_timeout(CHECK_AGAIN);
     }
 }
 
@@ -134,7 +134,7 @@ fn command_line(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const CHECK_AGAIN: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {

@@ -59,6 +59,10 @@ impl Program {
         !self.is_test && self.kind == "bin" && self.name == name
     }
 
+    pub(crate) fn executable(&self) -> &Path {
+        &self.executable
+    }
+
     pub(crate) fn package(&self) -> &str {
         &self.package
     }

@@ -33,8 +33,8 @@ fn cargo_test(more: &[String]) -> Result<(), String> {
     run_command(command.args(more))
 }
 
-/// All tests as steps: those that mostly wait, and those that only compute. `more` is what cargo
-/// was told when it built them.
+/// All tests as steps: those that mostly wait, and those that only compute. Cargo built them with
+/// the arguments `more`.
 pub(crate) fn steps(programs: &[Program], more: &[&str]) -> (Vec<Step>, Vec<Step>) {
     let mut doc = cargo("test --locked --workspace --all-features --doc".split(' '));
     doc.args(more);

@@ -16,6 +16,7 @@ mod layers;
 mod limits;
 pub(crate) mod links;
 mod mutants;
+mod names;
 mod paths;
 pub(crate) mod prose;
 mod quotes;
@@ -123,6 +124,7 @@ const RULES: &[Rule] = &[
     Rule::new(Source::is_rust, text::tabs),
     Rule::new(Source::is_rust, rust::module_documentation),
     Rule::new(Source::is_rust, rust::length),
+    Rule::new(Source::is_rust, names::old_names),
     Rule::new(Source::is_rust, rust::silenced),
     Rule::new(Source::is_rust, rust::sleeping_tests),
     Rule::new(Source::is_rust, rust::dead_module),

@@ -29,11 +29,12 @@ fn ci_runs_every_step_in_order() {
     assert_eq!(seen.code, Some(0), "{}", seen.err);
     let mut steps = seen.steps();
     // These run at the same time.
-    steps[10..15].sort_unstable();
+    steps[13..19].sort_unstable();
     let expected = [
         "redis-server",
         "valkey-server",
         "tools",
+        "valgrind",
         "fmt",
         "deny",
         "package",
@@ -41,6 +42,9 @@ fn ci_runs_every_step_in_order() {
         "api",
         "default features",
         "build",
+        "build workload",
+        "deb",
+        "count",
         "mutants",
         "simulate",
         "test --doc",
@@ -51,17 +55,20 @@ fn ci_runs_every_step_in_order() {
         "docs",
     ];
     assert_eq!(steps, expected);
-    assert!(seen.out.ends_with(" s\n") && seen.out.contains("==> ci: 18 steps passed"));
+    assert!(seen.out.ends_with(" s\n") && seen.out.contains("==> ci: 22 steps passed"));
     for call in [
         "cargo fmt --all --check",
         "cargo clippy --locked --workspace --all-targets --all-features -- -D warnings",
         "program in fake",
+        "cargo build --locked --profile bench --package quorate-workload\n",
+        "program count --workload ",
         "program --seeds 20000 in ",
         "program mutants --check docs/robustness.md in ",
         "cargo test --locked --workspace --all-features --doc",
         "cargo doc --locked --workspace --all-features --no-deps --document-private-items",
         "cargo-deny --locked check licenses bans sources",
         "cargo package --locked --package quorate-core ",
+        "cargo-deb --no-build --locked --package quorate-cli --output ",
         "mdbook build ",
     ] {
         assert!(seen.out.contains(&format!("fake {call}")), "{call} in {}", seen.out);
@@ -99,7 +106,8 @@ fn ci_runs_the_tests_in_a_release_build_only_if_everything_is_asked_for() {
 fn ci_measures_stopped_majorities_first_and_only_if_everything_is_asked_for() {
     let step = "stopped majorities";
     let seen = Seen::by(&mut xtask(&["ci", "--full"]));
-    assert_eq!(seen.steps()[..5], ["redis-server", "valkey-server", "tools", step, "fmt"]);
+    let first = ["redis-server", "valkey-server", "tools", "valgrind", step, "fmt"];
+    assert_eq!(seen.steps()[..6], first);
     let call = "fake cargo test --locked --release -p quorate --all-features --test it loss::";
     assert!(seen.out.contains(call), "{}", seen.out);
     assert!(!Seen::by(&mut xtask(&["ci"])).steps().contains(&step));
@@ -114,6 +122,7 @@ fn ci_stops_at_the_first_failure_and_its_last_line_names_the_step() {
         ("rustdoc", "api"),
         ("check --locked --package quorate --examples", "default features"),
         ("--no-run", "build"),
+        ("--profile bench", "build workload"),
         ("doc", "doc"),
     ] {
         let seen = Seen::by(xtask(&["ci"]).env("FAKE_CARGO_FAILS", command));
@@ -129,6 +138,7 @@ fn ci_stops_at_the_first_failure_and_its_last_line_names_the_step() {
 fn ci_runs_all_tests_even_if_one_fails_and_then_names_every_failed_step() {
     for (variable, fails, step) in [
         ("FAKE_CARGO_FAILS", "--doc", "test --doc"),
+        ("FAKE_PROGRAM_FAILS", "count", "count"),
         ("FAKE_PROGRAM_FAILS", "--seeds", "simulate"),
         ("FAKE_PROGRAM_FAILS", "mutants", "mutants"),
     ] {
@@ -334,11 +344,54 @@ fn deny_installs_the_pinned_program_and_checks_advisories_only_with_their_databa
 }
 
 #[test]
+fn deb_packs_a_release_build_and_says_what_it_did_not_try() {
+    let deb = |args: &[&str], profile: &str| {
+        let target = good_target();
+        let program = target.join(profile).join("quorate");
+        fs::create_dir_all(target.join(profile)).expect("ours");
+        fs::copy(fake("program"), program).expect("ours");
+        Seen::by(xtask(args).env("CARGO_TARGET_DIR", target))
+    };
+    let seen = deb(&["deb"], "release");
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    for text in [
+        "fake cargo build --locked --package quorate-cli --release\n",
+        "fake cargo-deb --no-build --locked --package quorate-cli --output ",
+        "\nnot installed: that needs root on Debian or Ubuntu\n",
+    ] {
+        assert!(seen.out.contains(text), "{text} in {}", seen.out);
+    }
+    let seen = deb(&["deb", "--debug"], "debug");
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    assert!(seen.out.contains("fake cargo build --locked --package quorate-cli\n"), "{}", seen.out);
+    assert_eq!(deb(&["deb", "--fast"], "debug").code, Some(64));
+}
+
+#[test]
 fn package_packs_what_is_committed() {
     let seen = Seen::by(&mut xtask(&["package"]));
     assert_eq!(seen.code, Some(0), "{}", seen.err);
     let call = "fake cargo package --locked --package quorate-core ";
     assert!(seen.out.contains(call) && !seen.out.contains("--allow-dirty"), "{}", seen.out);
+}
+
+#[test]
+fn count_runs_the_workload_of_a_release_build_and_fails_with_it() {
+    let seen = Seen::by(&mut xtask(&["count"]));
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    assert_eq!(seen.steps(), ["redis-server", "valgrind", "build workload", "count"]);
+    let call = "fake cargo run --locked --quiet --package quorate-bench -- count --workload ";
+    assert!(seen.out.contains(call), "{}", seen.out);
+    let seen = Seen::by(xtask(&["count"]).env("FAKE_CARGO_FAILS", "count --workload"));
+    assert_eq!(seen.code, Some(1));
+    assert!(seen.last_error().starts_with("xtask: count failed at step `count`"), "{}", seen.err);
+}
+
+#[test]
+fn without_valgrind_and_without_the_right_to_install_the_failure_says_how_to_get_it() {
+    let seen = Seen::by(xtask(&["count"]).env("PATH", fresh_folder("no-valgrind")));
+    assert_eq!(seen.code, Some(1));
+    assert!(seen.last_error().contains("install it, such as Debian's valgrind"), "{}", seen.err);
 }
 
 #[test]

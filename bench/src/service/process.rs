@@ -37,8 +37,9 @@ impl Service {
         }
         let mut child = command.stderr(Stdio::piped()).spawn().expect("it is built beside this");
         free(&child);
-        let mut said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-        let line = said.find_map(|line| Some(line.ok()?.split_once("listening on ")?.1.to_owned()));
+        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let line =
+            lines.find_map(|line| Some(line.ok()?.split_once("listening on ")?.1.to_owned()));
         let url = line.expect("it says where it listens");
         let address = url.trim_start_matches("http://").parse().expect("an address");
         let service = Self { child, address };

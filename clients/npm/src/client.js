@@ -16,14 +16,14 @@ import { Transport } from "./transport.js";
  *   to wait for a lock is added.
  * @property {import("node:tls").SecureContextOptions} [tls] A private authority (`ca`), or a client
  *   certificate (`cert`, `key`).
- * @property {string} [owner] Name of the holder, for people. Host and process by default.
+ * @property {string} [who] Name of the holder, for people. Host and process by default.
  */
 
 /**
  * @typedef {object} LockOptions
  * @property {number} [ttlMs] The lock expires after this time unless it is renewed. 10000 by default.
  * @property {number} [waitMs] How long to wait if the lock is held. Indefinitely by default.
- * @property {string} [reason] Purpose of the lock, for people.
+ * @property {string} [why] Purpose of the lock, for people.
  * @property {string} [identity] Calls with the same identity hold the lock at the same time, each
  *   with a lease of its own.
  * @property {boolean} [renew] False disables renewals.
@@ -40,7 +40,7 @@ import { Transport } from "./transport.js";
  */
 export class Client {
   #transport;
-  #owner;
+  #who;
 
   /**
    * @param {string | URL | readonly (string | URL)[]} urls
@@ -48,7 +48,7 @@ export class Client {
    */
   constructor(urls, options = {}) {
     this.#transport = new Transport(urls, options);
-    this.#owner = options.owner ?? `${os.hostname()}/${process.pid}`;
+    this.#who = options.who ?? `${os.hostname()}/${process.pid}`;
   }
 
   /**
@@ -138,7 +138,7 @@ export class Client {
    */
   async #acquire(name, options, kind) {
     const { ttlMs = 10_000, waitMs = Infinity, renew = true, signal } = options;
-    const { reason, identity } = options;
+    const { why, identity } = options;
     if (typeof name !== "string" || name === "") {
       throw new TypeError("the name of a lock must be a string that is not empty");
     }
@@ -150,7 +150,7 @@ export class Client {
     }
     signal?.throwIfAborted();
     const path = `/v1/locks/${encodeURIComponent(name)}/acquire`;
-    const request = { ttl_ms: Math.ceil(ttlMs), owner: this.#owner, reason, identity, ...kind };
+    const request = { ttl_ms: Math.ceil(ttlMs), who: this.#who, why, identity, ...kind };
     const granted = await this.#send(path, request, waitMs, signal);
     if (validUntil(granted) > now()) {
       return new Lease(this.#transport, name, { ttlMs, renew }, granted);

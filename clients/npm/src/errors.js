@@ -5,13 +5,13 @@
  * @property {string} [code]
  * @property {string} [detail]
  * @property {number} [retry_after_ms]
- * @property {{ owner: string, expires_in_ms?: number }} [holder]
+ * @property {{ who: string, expires_in_ms?: number }} [holder]
  */
 
 /**
  * The holder of a lock, as the nodes reported it.
  * @typedef {object} Holder
- * @property {string} owner
+ * @property {string} who
  * @property {number | undefined} expiresInMs Until the lock expires unless the holder renews it.
  */
 
@@ -75,7 +75,7 @@ export class Held extends ServiceError {
     super(status, problem);
     const { holder } = problem;
     /** @type {Holder | undefined} The holder, if the service knows it. */
-    this.holder = holder && { owner: holder.owner, expiresInMs: holder.expires_in_ms };
+    this.holder = holder && { who: holder.who, expiresInMs: holder.expires_in_ms };
   }
 }
 

@@ -12,8 +12,8 @@ import { Client, Held, InvalidRequest, LeaseLost, Unavailable } from "quorate";
 import { Instance, eventually, freshName, urls, waiting } from "./service.js";
 
 test("lock is held inside the block and free after it", async () => {
-  const [client, name] = [new Client(urls(), { owner: "tests" }), freshName()];
-  const lease = await client.lock(name, { reason: "import" });
+  const [client, name] = [new Client(urls(), { who: "tests" }), freshName()];
+  const lease = await client.lock(name, { why: "import" });
   assert.equal(await client.tryLock(name), null);
   assert.ok(lease.remainingMs() > 0 && lease.remainingMs() <= 10_000);
   assert.ok(Number.isSafeInteger(lease.fence));
@@ -21,7 +21,7 @@ test("lock is held inside the block and free after it", async () => {
   await assert.rejects(client.lock(name, { waitMs: 200 }), (error) => {
     assert.ok(error instanceof Held);
     assert.deepEqual([error.code, error.status], ["held", 409]);
-    assert.equal(error.holder?.owner, "tests (import)");
+    assert.equal(error.holder?.who, "tests (import)");
     return true;
   });
   await lease[Symbol.asyncDispose]();

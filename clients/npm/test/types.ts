@@ -19,7 +19,7 @@ export async function work(): Promise<string> {
 export function explain(error: unknown): string | undefined {
   if (error instanceof Held) {
     const holder: Holder | undefined = error.holder;
-    return holder?.owner;
+    return holder?.who;
   }
   return error instanceof LeaseLost ? error.code : undefined;
 }

@@ -5,13 +5,13 @@
  *   to wait for a lock is added.
  * @property {import("node:tls").SecureContextOptions} [tls] A private authority (`ca`), or a client
  *   certificate (`cert`, `key`).
- * @property {string} [owner] Name of the holder, for people. Host and process by default.
+ * @property {string} [who] Name of the holder, for people. Host and process by default.
  */
 /**
  * @typedef {object} LockOptions
  * @property {number} [ttlMs] The lock expires after this time unless it is renewed. 10000 by default.
  * @property {number} [waitMs] How long to wait if the lock is held. Indefinitely by default.
- * @property {string} [reason] Purpose of the lock, for people.
+ * @property {string} [why] Purpose of the lock, for people.
  * @property {string} [identity] Calls with the same identity hold the lock at the same time, each
  *   with a lease of its own.
  * @property {boolean} [renew] False disables renewals.
@@ -99,7 +99,7 @@ export type ClientOptions = {
     /**
      * Name of the holder, for people. Host and process by default.
      */
-    owner?: string | undefined;
+    who?: string | undefined;
 };
 export type LockOptions = {
     /**
@@ -113,7 +113,7 @@ export type LockOptions = {
     /**
      * Purpose of the lock, for people.
      */
-    reason?: string | undefined;
+    why?: string | undefined;
     /**
      * Calls with the same identity hold the lock at the same time, each
      * with a lease of its own.

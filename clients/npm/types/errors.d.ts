@@ -11,12 +11,12 @@ export function fromResponse(status: number, problem: Problem): QuorateError;
  * @property {string} [code]
  * @property {string} [detail]
  * @property {number} [retry_after_ms]
- * @property {{ owner: string, expires_in_ms?: number }} [holder]
+ * @property {{ who: string, expires_in_ms?: number }} [holder]
  */
 /**
  * The holder of a lock, as the nodes reported it.
  * @typedef {object} Holder
- * @property {string} owner
+ * @property {string} who
  * @property {number | undefined} expiresInMs Until the lock expires unless the holder renews it.
  */
 /** Base class of all errors of this package. */
@@ -86,7 +86,7 @@ export type Problem = {
     detail?: string | undefined;
     retry_after_ms?: number | undefined;
     holder?: {
-        owner: string;
+        who: string;
         expires_in_ms?: number;
     } | undefined;
 };
@@ -94,7 +94,7 @@ export type Problem = {
  * The holder of a lock, as the nodes reported it.
  */
 export type Holder = {
-    owner: string;
+    who: string;
     /**
      * Until the lock expires unless the holder renews it.
      */

@@ -16,7 +16,7 @@ class AsyncTest(unittest.IsolatedAsyncioTestCase):
         self.name = fresh_name()
 
     async def test_lock_is_held_inside_the_block_and_free_after_it(self) -> None:
-        client = AsyncClient(["http://127.0.0.1:1", *urls()], owner="tests")
+        client = AsyncClient(["http://127.0.0.1:1", *urls()], who="tests")
         async with client.lock(self.name, ttl=10, wait=0) as lease:
             self.assertIsNone(await client.try_lock(self.name))
             self.assertTrue(0 < lease.remaining() <= 10)
@@ -24,7 +24,7 @@ class AsyncTest(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(quorate.Held) as caught:
                 await client.lock(self.name, wait=0.2)
             assert caught.exception.holder is not None
-            self.assertEqual(caught.exception.holder.owner, "tests")
+            self.assertEqual(caught.exception.holder.who, "tests")
         self.assertFalse(lease.lost.is_set(), "a release is not a loss")
         after = await client.lock(self.name, wait=0)
         self.assertGreater(after.fence, lease.fence)

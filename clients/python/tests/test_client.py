@@ -18,7 +18,7 @@ from .service import Instance, eventually, fresh_name, required, urls, waiting
 
 class LockTest(unittest.TestCase):
     def setUp(self) -> None:
-        self.client = Client(urls(), owner="tests")
+        self.client = Client(urls(), who="tests")
         self.name = fresh_name()
 
     def test_lock_is_held_inside_the_block_and_free_after_it(self) -> None:
@@ -45,13 +45,13 @@ class LockTest(unittest.TestCase):
             pass
 
     def test_held_lock_reports_its_holder(self) -> None:
-        with self.client.lock(self.name, reason="import"):
+        with self.client.lock(self.name, why="import"):
             with self.assertRaises(Held) as caught:
                 self.client.lock(self.name, wait=0)
             with self.assertRaises(Held):
                 self.client.lock(self.name, wait=0.2)
         assert caught.exception.holder is not None
-        self.assertEqual(caught.exception.holder.owner, "tests (import)")
+        self.assertEqual(caught.exception.holder.who, "tests (import)")
         self.assertEqual((caught.exception.code, caught.exception.status), ("held", 409))
 
     def test_waiter_gets_the_lock_when_it_is_released(self) -> None:

@@ -11,18 +11,19 @@ use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
 
 use crate::{
-    docs,
+    docs, doctor,
     error_format::ErrorFormat,
     exit::{
-        EXIT_CODES, EXIT_CODES_OF_ACQUIRE, EXIT_CODES_OF_INSPECTION, EXIT_CODES_OF_LEASES,
-        EXIT_CODES_OF_NODES, EXIT_CODES_OF_SERVE, EXIT_CODES_OF_TEXTS, Failure, IO, USAGE,
+        EXIT_CODES, EXIT_CODES_OF_ACQUIRE, EXIT_CODES_OF_DOCTOR, EXIT_CODES_OF_INSPECTION,
+        EXIT_CODES_OF_LEASES, EXIT_CODES_OF_NODES, EXIT_CODES_OF_RUN, EXIT_CODES_OF_SERVE,
+        EXIT_CODES_OF_TEXTS, Failure, IO, USAGE,
     },
     inspect, lease, nodes,
     reporter::Reporter,
     run::{self, guardian},
     serve,
     settings::{NodeArgs, SettingsReport},
-    table, token,
+    table, token, up,
 };
 
 /// Run jobs under a lock, on this machine or across machines with Redis or Valkey
@@ -36,16 +37,18 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a command while holding a lock
-    #[command(after_help = EXIT_CODES, override_usage = USAGE_OF_RUN)]
+    #[command(after_help = EXIT_CODES_OF_RUN, override_usage = USAGE_OF_RUN)]
     Run(Box<run::Run>),
     /// Acquire a lock for a script and print its lease
     #[command(after_help = EXIT_CODES_OF_ACQUIRE)]
     Acquire(Box<lease::Acquire>),
     /// Renew a lease of `acquire`
-    #[command(after_help = EXIT_CODES_OF_LEASES)]
+    #[command(after_help = EXIT_CODES_OF_LEASES, mut_arg("verbose", |it| it.help(VERBOSE_RENEW)),
+        mut_arg("quiet", |it| it.help(QUIET)))]
     Renew(Box<lease::Lease>),
     /// Release a lease of `acquire`
-    #[command(after_help = EXIT_CODES_OF_LEASES)]
+    #[command(after_help = EXIT_CODES_OF_LEASES, mut_arg("verbose", |it| it.help(VERBOSE_RELEASE)),
+        mut_arg("quiet", |it| it.help(QUIET)))]
     Release(Box<lease::Lease>),
     /// List locks that are held or waited for
     #[command(after_help = EXIT_CODES_OF_INSPECTION)]
@@ -59,8 +62,18 @@ enum Command {
     /// Show, admit and change the nodes
     #[command(subcommand, after_help = EXIT_CODES_OF_NODES)]
     Nodes(Box<nodes::Command>),
+    #[command(after_help = up::EXIT_CODES_OF_UP)]
+    Up(Box<up::Up>),
+    #[command(after_help = up::EXIT_CODES_OF_UP)]
+    Down(Box<up::Down>),
+    /// Look for faults of the nodes and the settings, and name the remedies
+    ///
+    /// It changes nothing on the nodes.
+    #[command(after_help = EXIT_CODES_OF_DOCTOR)]
+    Doctor(Box<doctor::Doctor>),
     /// Serve locks over HTTP, for programs in any language
-    #[command(after_help = EXIT_CODES_OF_SERVE)]
+    #[command(after_help = EXIT_CODES_OF_SERVE, mut_arg("verbose", |it| it.hide(true)),
+        mut_arg("quiet", |it| it.help(QUIET)))]
     Serve(Box<serve::Serve>),
     /// Create a token for `serve`
     ///
@@ -99,9 +112,10 @@ pub(crate) struct Output {
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 enum OutputFormat {
-    /// Columns for people
+    /// For people
     #[default]
-    Table,
+    #[value(alias = "table")]
+    Text,
     /// One JSON object, for errors too
     Json,
 }
@@ -174,7 +188,10 @@ impl Command {
             Self::Ls(ls) => ls.run(),
             Self::Show(show) => show.run(),
             Self::Config(config) => config.run(),
-            Self::Nodes(verb) => print(&verb.run()?),
+            Self::Nodes(verb) => verb.run(),
+            Self::Up(up) => up.run(),
+            Self::Down(down) => down.run(),
+            Self::Doctor(doctor) => doctor.run(),
             Self::Serve(serve) => serve.run(),
             Self::Token(token) => token.run(),
             Self::Completions { shell } => print(&docs::completions(*shell)?),
@@ -192,10 +209,14 @@ impl Command {
             Self::Ls(ls) => report_failure_in(ls.output, failure),
             Self::Show(show) => report_failure_in(show.output, failure),
             Self::Config(config) => report_failure_in(config.output, failure),
+            Self::Doctor(doctor) => report_failure_in(doctor.output, failure),
             Self::Serve(serve) => serve.reporter.error(&failure.text),
-            Self::Nodes(_) | Self::Token(_) | Self::Completions { .. } | Self::Man { .. } => {
-                Reporter::default().error(&failure.text);
-            }
+            Self::Nodes(verb) => report_failure_in(verb.output(), failure),
+            Self::Up(_)
+            | Self::Down(_)
+            | Self::Token(_)
+            | Self::Completions { .. }
+            | Self::Man { .. } => Reporter::default().error(&failure.text),
         }
     }
 }
@@ -239,9 +260,20 @@ impl Config {
 
 /// Writes to standard output, and returns the exit code.
 pub(crate) fn print(text: &str) -> Result<u8, Failure> {
+    check_written(write(text))
+}
+
+/// Writes to standard output. Returns false if no reader is left.
+pub(crate) fn print_unless_closed(text: &str) -> Result<bool, Failure> {
+    let written = write(text);
+    let is_closed = written.as_ref().is_err_and(|it| it.kind() == io::ErrorKind::BrokenPipe);
+    check_written(written).map(|_| !is_closed)
+}
+
+fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let line_end = if text.ends_with('\n') { "" } else { "\n" };
-    check_written(write!(out, "{text}{line_end}").and_then(|()| out.flush()))
+    write!(out, "{text}{line_end}").and_then(|()| out.flush())
 }
 
 /// A reader that closes the pipe early is not an error; a full disk is.
@@ -261,6 +293,10 @@ fn report_and_exit(failure: Failure) -> ExitCode {
 
 /// The version of all JSON output.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
+
+const VERBOSE_RENEW: &str = "Report when the lease expires";
+const VERBOSE_RELEASE: &str = "Report the release";
+const QUIET: &str = "Report only errors";
 
 const USAGE_OF_RUN: &str = "\
 quorate run [OPTIONS] <NAME> [--] <COMMAND>...

@@ -95,7 +95,7 @@ impl From<InspectError> for Failure {
     fn from(error: InspectError) -> Self {
         let code = match &error {
             InspectError::InvalidName(_) => USAGE,
-            InspectError::NoAnswer { .. } => UNAVAILABLE,
+            InspectError::NoAnswer { nodes } => quorum_failure_code(nodes),
             InspectError::Denied { .. } => DENIED,
             _ => SOFTWARE,
         };
@@ -117,7 +117,8 @@ impl From<LeaseError> for Failure {
 
 impl From<AdmitError> for Failure {
     fn from(error: AdmitError) -> Self {
-        let code = match error {
+        let code = match &error {
+            AdmitError::Unavailable { nodes } => unavailable_code(nodes),
             AdmitError::NotEmpty { .. }
             | AdmitError::InUse { .. }
             | AdmitError::NotNew { .. }
@@ -130,7 +131,8 @@ impl From<AdmitError> for Failure {
 
 impl From<ChangeError> for Failure {
     fn from(error: ChangeError) -> Self {
-        let code = match error {
+        let code = match &error {
+            ChangeError::NoQuorum { nodes } => unavailable_code(nodes),
             ChangeError::TooSoon { .. } | ChangeError::NotYet(_) => BUSY,
             ChangeError::Impossible(_) | ChangeError::QuarantineIsOff => REFUSED,
             _ => UNAVAILABLE,
@@ -145,8 +147,8 @@ impl From<Failure> for ExitCode {
     }
 }
 
-/// The code for too few votes: `DENIED` if the nodes that did not reject the credentials are no
-/// majority, since a retry cannot help then.
+/// The code for too few votes: `CONFIG` if two addresses lead to one server, and `DENIED` if the
+/// nodes that did not reject the credentials are no majority. A retry cannot help then.
 pub(crate) fn quorum_failure_code(nodes: &[NodeReport]) -> u8 {
     let node_error = |report: &NodeReport| match &report.answer {
         NodeAnswer::NodeError(node_error) => Some(node_error.clone()),
@@ -155,15 +157,32 @@ pub(crate) fn quorum_failure_code(nodes: &[NodeReport]) -> u8 {
     node_failure_code(nodes.iter().map(node_error))
 }
 
+/// Fails if two addresses lead to one server: its vote would count twice.
+pub(crate) fn check_distinct(nodes: &[NodeReport]) -> Result<(), Failure> {
+    let is_twin =
+        |it: &&NodeReport| matches!(it.answer, NodeAnswer::NodeError(NodeError::SameServer(_)));
+    let twin = nodes.iter().find(is_twin);
+    twin.map_or(Ok(()), |twin| Err(Failure::new(CONFIG, twin.to_string())))
+}
+
+/// The code for an operator command to which a node gave no usable answer.
+fn unavailable_code(nodes: &[NodeReport]) -> u8 {
+    check_distinct(nodes).map_or_else(|failure| failure.code, |()| UNAVAILABLE)
+}
+
 /// The same, from the error of each node.
-pub(crate) fn node_failure_code(
-    node_errors: impl ExactSizeIterator<Item = Option<NodeError>>,
-) -> u8 {
+pub(crate) fn node_failure_code(node_errors: impl Iterator<Item = Option<NodeError>>) -> u8 {
+    let node_errors: Vec<Option<NodeError>> = node_errors.collect();
+    let is_twin =
+        |node_error: &Option<NodeError>| matches!(node_error, Some(NodeError::SameServer(_)));
+    if node_errors.iter().any(is_twin) {
+        return CONFIG;
+    }
     let nodes = node_errors.len();
     let is_denied = |node_error: &Option<NodeError>| {
         matches!(node_error, Some(NodeError::Auth(_) | NodeError::NoPermission(_)))
     };
-    let denied = node_errors.filter(is_denied).count();
+    let denied = node_errors.iter().filter(|it| is_denied(it)).count();
     if denied > 0 && nodes - denied < majority(nodes) { DENIED } else { UNAVAILABLE }
 }
 
@@ -171,6 +190,12 @@ pub(crate) fn node_failure_code(
 pub(crate) const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
+
+/// A majority of the nodes votes, but not all of them.
+pub(crate) const DEGRADED: u8 = 1;
+
+/// `doctor` has found an error.
+pub(crate) const FAULT: u8 = 1;
 
 /// Invalid arguments.
 pub(crate) const USAGE: u8 = 64;
@@ -208,18 +233,32 @@ pub(crate) const NOT_FOUND: u8 = 127;
 /// Added to the number of the signal that ended the command.
 pub(crate) const BY_SIGNAL: u8 = 128;
 
-/// Exit codes of `run` and of the command as a whole.
+/// Exit codes of all subcommands.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  the command's   the command ran; 128 + N if signal N ended it
+  the command's   run: the command ran; 128 + N if signal N ended it
+  1               nodes show: not all nodes vote, but a majority does
   64              invalid arguments
-  65              refused: unsafe, or already done (nodes)
+  65              nodes: refused, because it is unsafe or already done
   69              too few nodes answered
   70              a bug, or the system refused a resource
   74              the output could not be written
-  75              the lock is held, all permits are in use, or too early (nodes)
+  75              the lock is held, or all permits are in use; nodes: too early
   77              the nodes rejected the user, password or permissions
-  78              invalid settings
+  78              invalid settings, or two addresses of one server
+  79              the lock was lost while the command ran, or the lease has ended
+  126, 127        run: the command is not executable, was not found";
+
+/// Exit codes of `run`.
+pub(crate) const EXIT_CODES_OF_RUN: &str = "\
+Exit codes:
+  the command's   the command ran; 128 + N if signal N ended it
+  64              invalid arguments
+  69              too few nodes answered
+  70              a bug, or the system refused a resource
+  75              the lock is held, or all permits are in use
+  77              the nodes rejected the user, password or permissions
+  78              invalid settings, or two addresses of one server
   79              the lock was lost while the command ran
   126, 127        the command is not executable, was not found";
 
@@ -233,7 +272,7 @@ Exit codes:
   74              the lease could not be written, or its reader is gone
   75              the lock is held, or all permits are in use
   77              the nodes rejected the user, password or permissions
-  78              invalid settings
+  78              invalid settings, or two addresses of one server
   128 + N         signal N ended the wait";
 
 /// Exit codes of `renew` and `release`.
@@ -244,7 +283,7 @@ Exit codes:
   69              too few nodes answered
   70              a bug, or the system refused a resource
   77              the nodes rejected the user, password or permissions
-  78              invalid settings
+  78              invalid settings, or two addresses of one server
   79              the lease has expired or was released";
 
 /// Exit codes of `ls` and `show`.
@@ -256,7 +295,7 @@ Exit codes:
   70              a bug, or the system refused a resource
   74              the output could not be written
   77              the nodes rejected the user, password or permissions
-  78              invalid settings";
+  78              invalid settings, or two addresses of one server";
 
 /// Exit codes of `nodes`.
 pub(crate) const EXIT_CODES_OF_NODES: &str = "\
@@ -268,6 +307,28 @@ Exit codes:
   70              a bug, or the system refused a resource
   74              the output could not be written
   75              too early: try again later
+  78              invalid settings, or two addresses of one server";
+
+/// Exit codes of `nodes show`.
+pub(crate) const EXIT_CODES_OF_NODES_SHOW: &str = "\
+Exit codes:
+  0               all nodes vote
+  1               degraded: a majority votes, but not all nodes
+  64              invalid arguments
+  69              no majority votes
+  70              a bug, or the system refused a resource
+  74              the output could not be written
+  77              the nodes rejected the user, password or permissions
+  78              invalid settings, or two addresses of one server";
+
+/// Exit codes of `doctor`.
+pub(crate) const EXIT_CODES_OF_DOCTOR: &str = "\
+Exit codes:
+  0               no errors; there may be warnings
+  1               at least one error was found
+  64              invalid arguments
+  70              a bug, or the system refused a resource
+  74              the output could not be written
   78              invalid settings";
 
 /// Exit codes of `serve`.

@@ -1,21 +1,25 @@
 //! `quorate ls` and `quorate show`: the holders and waiters of locks.
 
+mod permits;
+mod watch;
+
 use std::{fmt, time::Duration};
 
 use clap::Args;
 use quorate::{
     blocking::Client,
-    error::{NodeAnswer, NodeReport},
     inspect::{Holder, LockPage, LockReport, NodeView, Observation, Waiter},
 };
 use serde_json::{Value, json};
 
+use self::permits::Permits;
 use crate::{
     cli::{Output, SCHEMA_VERSION, print},
-    exit::{Failure, node_failure_code},
+    exit::{Failure, check_distinct, node_failure_code, quorum_failure_code},
+    progress,
     reporter::Reporter,
     settings::NodeArgs,
-    table, time,
+    table,
 };
 
 /// List locks that are held or waited for
@@ -24,16 +28,20 @@ pub(crate) struct Ls {
     /// Only locks whose names begin with this
     #[arg(default_value = "", value_name = "PREFIX", hide_default_value = true)]
     names: String,
+    /// Repeat the list every second. Where standard output is not a terminal, or with `-o json`,
+    /// write it only when it has changed: one object per line
+    #[arg(long)]
+    watch: bool,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
     node_args: NodeArgs,
 }
 
-/// Show one lock: its holder, its queue, and the state of each node
+/// Show one lock: its holder, its queue, and the state of each node; or the permits of a name
 #[derive(Args, Debug)]
 pub(crate) struct Show {
-    /// Name of the lock
+    /// Name of the lock, or of the permits
     name: String,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -43,101 +51,131 @@ pub(crate) struct Show {
 
 impl Ls {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        let mut found = client(&self.node_args)?.locks(&self.names).all()?;
-        found.locks = found.locks.into_iter().map(redact_foreign_holders).collect();
-        self.show(&found)?;
-        if !found.is_complete {
-            let node_error = |node: &NodeReport| match &node.answer {
-                NodeAnswer::NodeError(node_error) => Some(node_error.clone()),
-                _ => None,
-            };
-            let code = node_failure_code(found.nodes.iter().map(node_error));
-            return Err(unknown(code, "some locks may be missing", &found.nodes));
+        let client = client(&self.node_args)?;
+        match self.watch {
+            true => watch::run(self, &client),
+            false => {
+                let found = progress::during(progress::NODES, || self.find(&client))?;
+                let text = self.text(&found);
+                if self.is_empty(&found) {
+                    Reporter::default().warn("no locks: try `quorate run demo -- sleep 30`");
+                } else if !text.is_empty() {
+                    print(&text)?;
+                }
+                check_complete(&found)?;
+                check_distinct(&client.node_status())?;
+                Ok(0)
+            }
         }
-        // All locks were listed, but the state of one may be unknown.
-        found.locks.iter().try_for_each(check_known)?;
-        Ok(0)
     }
 
-    fn show(&self, found: &LockPage) -> Result<u8, Failure> {
+    fn find(&self, client: &Client) -> Result<LockPage, Failure> {
+        let mut found = client.locks(&self.names).all()?;
+        found.locks = found.locks.into_iter().map(redact_foreign_holders).collect();
+        Ok(found)
+    }
+
+    /// Whether there is no lock to show, and none may be missing. JSON is complete without locks.
+    fn is_empty(&self, found: &LockPage) -> bool {
+        !self.output.is_json() && found.locks.is_empty() && found.is_complete
+    }
+
+    fn text(&self, found: &LockPage) -> String {
         if self.output.is_json() {
             let locks: Vec<Value> = found.locks.iter().map(lock).collect();
             let (version, is_complete) = (SCHEMA_VERSION, found.is_complete);
             let list =
                 json!({ "schema_version": version, "locks": locks, "is_complete": is_complete });
-            return print(&list.to_string());
+            return list.to_string();
         }
         if found.locks.is_empty() {
-            if found.is_complete {
-                Reporter::default().warn("no locks: try `quorate run demo -- sleep 30`");
-            }
-            return Ok(0);
+            return String::new();
         }
-        let row = |lock: &LockReport| {
-            let holder = lock.holder.as_ref();
-            let shown = |time: Option<Duration>| time.map_or_else(|| "-".into(), time::shown);
-            let fence = holder.and_then(|it| it.fence).map(|fence| fence.to_string());
-            [
-                lock.name.clone(),
-                holders(lock).unwrap_or_else(|| "-".into()),
-                shown(holder.and_then(|it| it.held_for)),
-                shown(holder.and_then(|it| it.expires_in)),
-                fence.unwrap_or_else(|| "-".into()),
-                lock.waiting_total.to_string(),
-            ]
-        };
-        let rows: Vec<[String; 6]> = found.locks.iter().map(row).collect();
-        let head = ["NAME", "HOLDER", "HELD FOR", "EXPIRES IN", "FENCE", "WAITING"];
-        print(&table::render(head, &rows))
+        // A prefix with the mark of a permit asks for single permits.
+        let rows = permits::rows(&found.locks, !self.names.contains('#'));
+        let rows: Vec<[String; 6]> = rows.iter().map(permits::Row::cells).collect();
+        let head = ["NAME", "HOLDER", "HELD FOR", "RENEW WITHIN", "FENCE", "WAITING"];
+        table::render(head, &rows)
     }
+}
+
+/// Fails if locks may be missing, or the state of one is unknown.
+fn check_complete(found: &LockPage) -> Result<(), Failure> {
+    if !found.is_complete {
+        let code = quorum_failure_code(&found.nodes);
+        return Err(unknown(code, "some locks may be missing", &found.nodes));
+    }
+    found.locks.iter().try_for_each(check_known)
 }
 
 impl Show {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        let report = redact_foreign_holders(client(&self.node_args)?.inspect(&self.name)?);
-        self.show(&report)?;
+        let client = client(&self.node_args)?;
+        let (report, permits) = progress::during(progress::NODES, || self.find(&client))?;
+        self.show(&report, permits.as_ref())?;
         check_known(&report)?;
+        check_distinct(&client.node_status())?;
         Ok(0)
     }
 
-    fn show(&self, report: &LockReport) -> Result<u8, Failure> {
+    /// The lock, and its permits if no client holds or awaits a lock of this name.
+    fn find(&self, client: &Client) -> Result<(LockReport, Option<Permits>), Failure> {
+        let report = redact_foreign_holders(client.inspect(&self.name)?);
+        let is_free = report.holder.is_none() && report.waiting_total == 0;
+        let permits = match is_free && report.is_known() {
+            true => Permits::find(client, &self.name)?,
+            false => None,
+        };
+        Ok((report, permits))
+    }
+
+    fn show(&self, report: &LockReport, permits: Option<&Permits>) -> Result<u8, Failure> {
         if self.output.is_json() {
             let mut json = lock(report);
             json["schema_version"] = SCHEMA_VERSION.into();
-            let waiter =
-                |it: &Waiter| json!({ "who": it.who, "waiting_for_ms": millis(it.waiting_for) });
+            json["permits"] = permits.map_or(Value::Null, Permits::json);
             json["waiting"] = report.waiting.iter().map(waiter).collect();
             json["nodes"] = report.nodes.iter().map(node).collect();
             return print(&json.to_string());
         }
-        let mut lines = vec![report.to_string()];
-        if let Some(fence) = report.holder.as_ref().and_then(|holder| holder.fence) {
-            lines.push(format!("fence {fence}"));
-        }
-        if let Some(identity) = report.holder.as_ref().and_then(|it| it.identity.as_deref()) {
-            // With several entries, the report already names the identity.
-            if report.shared_with.is_empty() {
-                lines.push(format!("entered once by {identity:?}"));
-            }
-            let other_entry = |other: &Holder| format!("also held by {other}");
-            lines.extend(report.shared_with.iter().map(other_entry));
-        }
-        if report.holder.as_ref().is_some_and(|holder| holder.is_shared) {
-            let with = |other: &Holder| format!("shared with {other}");
-            lines.extend(report.shared_with.iter().map(with));
-            if report.shared_with.is_empty() {
-                lines.push("shared, with one holder".into());
-            }
-        }
-        let number = |(before, it): (usize, &Waiter)| format!("{:>3}. {it}", before + 1);
-        lines.extend(report.waiting.iter().enumerate().map(number));
-        let shown = report.waiting.len() as u64;
-        if report.waiting_total > shown {
-            lines.push(format!("and {} more", report.waiting_total - shown));
-        }
-        lines.extend(report.nodes.iter().map(ToString::to_string));
+        let lines = permits.map_or_else(|| lines(report), Permits::lines);
         print(&lines.join("\n"))
     }
+}
+
+/// What is known about a lock, for people.
+fn lines(report: &LockReport) -> Vec<String> {
+    let mut lines = vec![report.to_string()];
+    if let Some(fence) = report.holder.as_ref().and_then(|holder| holder.fence) {
+        lines.push(format!("fence {fence}"));
+    }
+    if let Some(identity) = report.holder.as_ref().and_then(|it| it.identity.as_deref()) {
+        // With several entries, the report already names the identity.
+        if report.shared_with.is_empty() {
+            lines.push(format!("entered once by {identity:?}"));
+        }
+        let other_entry = |other: &Holder| format!("also held by {other}");
+        lines.extend(report.shared_with.iter().map(other_entry));
+    }
+    if report.holder.as_ref().is_some_and(|holder| holder.is_shared) {
+        let with = |other: &Holder| format!("shared with {other}");
+        lines.extend(report.shared_with.iter().map(with));
+        if report.shared_with.is_empty() {
+            lines.push("shared, with one holder".into());
+        }
+    }
+    let waiters: Vec<String> = report.waiting.iter().map(ToString::to_string).collect();
+    lines.extend(numbered(&waiters, report.waiting_total));
+    lines.extend(report.nodes.iter().map(ToString::to_string));
+    lines
+}
+
+/// The first waiters, and how many more there are.
+fn numbered(waiters: &[String], total: u64) -> Vec<String> {
+    let line = |(before, it): (usize, &String)| format!("{:>3}. {it}", before + 1);
+    let more = total.saturating_sub(waiters.len() as u64);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    waiters.iter().enumerate().map(line).chain(more).collect()
 }
 
 fn client(node_args: &NodeArgs) -> Result<Client, Failure> {
@@ -225,6 +263,10 @@ fn lock(report: &LockReport) -> Value {
     })
 }
 
+fn waiter(it: &Waiter) -> Value {
+    json!({ "who": it.who, "waiting_for_ms": millis(it.waiting_for) })
+}
+
 fn holder(holder: &Holder) -> Value {
     json!({
         "who": holder.who,
@@ -249,7 +291,7 @@ fn node(view: &NodeView) -> Value {
     json!({ "node": view.node, "state": state, key: more })
 }
 
-fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -13,11 +13,12 @@ use serde_json::json;
 
 use crate::{
     exit::{BUSY, Failure, IO},
+    progress,
     reporter::Reporter,
-    run::{LockArgs, Request, Signals, WaitArgs, by_signal, lock, with_name},
+    run::{LockArgs, Request, Signals, WaitArgs, by_signal, check_nodes, lock, with_name},
     runtime,
     settings::NodeArgs,
-    time,
+    time, who,
 };
 
 /// Acquire a lock and print its lease
@@ -81,12 +82,15 @@ impl Acquire {
         }
         let settings = self.node_args.settings()?;
         settings.warn(&self.reporter);
-        if settings.is_local_by_default() {
-            self.reporter.warn("no nodes are configured: the lock is local to this machine");
-        }
+        settings.note_local_locks(&self.reporter);
         let ttl = self.ttl.map_or_else(|| settings.ttl(), Ok)?;
         let identity = self.lock_args.identity(true)?;
         let builder = identity.apply_to(settings.builder()?);
+        // This process ends before the lease does.
+        let builder = match settings.who() {
+            Some(_) => builder,
+            None => builder.who(who::of_caller().text(None)),
+        };
         let request = self.lock_args.single_request(&self.name, &identity);
         block_on(async {
             let mut signals = Signals::listen()
@@ -97,9 +101,22 @@ impl Acquire {
                     self.reporter.status("");
                     Ok(by_signal(signal))
                 }
-                acquired = self.acquire(builder, &request, ttl) => acquired.map(|()| 0),
+                acquired = self.acquire(builder, &request, ttl) => match acquired {
+                    Ok(()) => Ok(0),
+                    Err(failure) if failure.code == BUSY => self.report_conflict(failure),
+                    Err(failure) => Err(failure),
+                },
             }
         })
+    }
+
+    /// The lock is held. With `--format json` this is the result, so it is always written.
+    fn report_conflict(&self, failure: Failure) -> Result<u8, Failure> {
+        if self.is_json() {
+            return Err(Failure { code: self.conflict_exit_code, ..failure });
+        }
+        self.reporter.conflict(&failure.text);
+        Ok(self.conflict_exit_code)
     }
 
     async fn acquire(
@@ -110,17 +127,18 @@ impl Acquire {
     ) -> Result<(), Failure> {
         let client = builder.build()?;
         let limit = self.wait_args.limit();
-        let locked = lock(&client, request, ttl, limit, &self.reporter).await;
-        let guard = locked.map_err(|failure| match failure.code {
-            BUSY => Failure { code: self.conflict_exit_code, ..failure },
-            _ => failure,
-        })?;
+        let guard = lock(&client, request, ttl, limit, &self.reporter).await?;
+        if let Err(failure) = check_nodes(&client).await {
+            // The process ends, so the release must not continue in the background.
+            let _ = guard.release().await;
+            return Err(failure);
+        }
         let (left, since) = (guard.remaining(), Instant::now());
         let permit = request.permit_number(guard.name());
         let lease = guard.detach().await?;
         let left = left.saturating_sub(since.elapsed());
         let text = match self.format {
-            Format::Text => format!("{lease}\n"),
+            Format::Text => format!("{}\n", lease.expose_secret()),
             Format::Sh => shell_text(&lease, permit),
             Format::Json => format!("{}\n", json_value(&lease, permit, left)),
         };
@@ -159,7 +177,7 @@ impl Lease {
     /// Renews the lease for its ttl.
     pub(crate) fn renew(&self) -> Result<u8, Failure> {
         let (lease, builder) = self.parts()?;
-        block_on(async {
+        ask_nodes(async {
             let left = builder.connect().await?.renew_lease(&lease).await;
             let left = left.map_err(|error| with_name(lease.name(), error.into()))?;
             self.reporter.detail(&format!(
@@ -174,9 +192,10 @@ impl Lease {
     /// Releases the lease.
     pub(crate) fn release(&self) -> Result<u8, Failure> {
         let (lease, builder) = self.parts()?;
-        block_on(async {
+        ask_nodes(async {
             let released = builder.connect().await?.release_lease(&lease).await;
             released.map_err(|error| with_name(lease.name(), error.into()))?;
+            self.reporter.detail(&format!("released {:?}", lease.name()));
             Ok(0)
         })
     }
@@ -209,7 +228,7 @@ impl Lease {
 fn shell_text(lease: &DetachedLease, permit: Option<u32>) -> String {
     let fence = lease.fence().map(|fence| fence.to_string());
     let permit = permit.map(|number| number.to_string());
-    let values = [Some(lease.to_string()), Some(lease.name().to_owned()), fence, permit];
+    let values = [Some(lease.expose_secret()), Some(lease.name().to_owned()), fence, permit];
     let line = |(name, value): (&str, Option<String>)| match value {
         Some(value) => format!("export {name}={};\n", quoted(&value)),
         None => format!("unset {name};\n"),
@@ -226,13 +245,18 @@ fn json_value(lease: &DetachedLease, permit: Option<u32>, left: Duration) -> ser
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     json!({
         "schema_version": 1,
-        "lease": lease.to_string(),
+        "lease": lease.expose_secret(),
         "name": lease.name(),
         "fence": lease.fence().map(quorate::fence::Fence::get),
         "permit": permit,
         "ttl_ms": millis(lease.ttl()),
         "valid_for_ms": millis(left),
     })
+}
+
+/// Asks the nodes about a lease, which takes no longer than they need to answer.
+fn ask_nodes(work: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
+    progress::during(progress::NODES, || block_on(work))
 }
 
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {

@@ -3,11 +3,13 @@
 
 mod cli;
 mod docs;
+mod doctor;
 mod error_format;
 mod exit;
 mod inspect;
 mod lease;
 mod nodes;
+mod progress;
 mod reporter;
 mod run;
 mod runtime;
@@ -16,6 +18,8 @@ mod settings;
 mod table;
 mod time;
 mod token;
+mod up;
+mod who;
 
 /// Runs the command that the arguments of this process select, and returns its exit code.
 pub fn run() -> std::process::ExitCode {

@@ -1,26 +1,35 @@
 //! `quorate nodes`: how an operator inspects and changes the nodes.
 
 use std::{
-    thread,
+    fmt, thread,
     time::{Duration, Instant},
 };
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use quorate::{
     blocking::Client,
-    error::{NodeAnswer, NodeError, NodeReport},
+    error::{NodeAnswer, NodeError, NodeReport, QuarantineNotice},
 };
+use serde_json::{Value, json};
 
 use crate::{
-    exit::{EXIT_CODES_OF_NODES, Failure, UNAVAILABLE},
+    cli::{Output, SCHEMA_VERSION, print},
+    exit::{
+        DEGRADED, EXIT_CODES_OF_NODES, EXIT_CODES_OF_NODES_SHOW, Failure, check_distinct, majority,
+        quorum_failure_code,
+    },
+    inspect::millis,
+    progress,
     settings::NodeArgs,
 };
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show whether each node votes, and if not, why and for how much longer. Writes nothing
-    #[command(after_help = EXIT_CODES_OF_NODES)]
-    Show(NodeArgs),
+    ///
+    /// The first line states how many more nodes may fail.
+    #[command(after_help = EXIT_CODES_OF_NODES_SHOW)]
+    Show(Show),
     /// Let new, empty nodes vote at once
     ///
     /// Use it once for new servers, and never as a routine: servers that have all lost their data
@@ -33,18 +42,50 @@ pub(crate) enum Command {
     /// all clients have the new list.
     #[command(after_help = EXIT_CODES_OF_NODES)]
     Change(NodeArgs),
-    /// Confirm that no change of the set is missing
+    /// Let a node rejoin although too few other nodes are up to confirm it
     ///
-    /// A node that has forgotten its place in the set gets it back, even though other nodes are
-    /// gone.
+    /// A node that has lost its record needs other nodes to confirm the list of nodes: with three
+    /// nodes, both others. If one of them is down and cannot be restarted, this command confirms
+    /// the list instead. Use it only if you know that the nodes that are up know the last `change`
+    /// of the set. The node is still quarantined.
     #[command(after_help = EXIT_CODES_OF_NODES)]
     Vouch(NodeArgs),
 }
 
+/// The arguments of `quorate nodes show`.
+#[derive(Args, Debug)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    node_args: NodeArgs,
+}
+
 impl Command {
-    /// Returns the text to print.
-    pub(crate) fn run(&self) -> Result<String, Failure> {
-        let (Self::Show(set) | Self::Admit(set) | Self::Change(set) | Self::Vouch(set)) = self;
+    /// Returns the exit code.
+    pub(crate) fn run(&self) -> Result<u8, Failure> {
+        let client = self.client()?;
+        progress::during(progress::NODES, || match self {
+            Self::Show(show) => show.run(&client),
+            Self::Admit(_) => {
+                client.admit()?;
+                print(&format!("{} nodes vote", client.node_status().len()))
+            }
+            Self::Change(_) => print(&client.change_nodes()?.to_string()),
+            Self::Vouch(_) => {
+                client.vouch_for_nodes()?;
+                let status = Status::of(&client);
+                status.check()?;
+                print(&status.to_string())
+            }
+        })
+    }
+
+    fn client(&self) -> Result<Client, Failure> {
+        let set = match self {
+            Self::Show(show) => &show.node_args,
+            Self::Admit(set) | Self::Change(set) | Self::Vouch(set) => set,
+        };
         let settings = set.settings()?;
         if settings.nodes.value.is_empty() {
             let text = "no nodes given: use --node URL for each node, or set QUORATE_NODES";
@@ -52,42 +93,130 @@ impl Command {
         }
         // The same settings as all clients: a set that they cannot use must not be changed. The
         // client only reads until a change has been decided.
-        let client = Client::try_from(settings.builder()?.read_only().build()?)
-            .map_err(|error| Failure::system("cannot wait for nodes", error))?;
+        Client::try_from(settings.builder()?.read_only().build()?)
+            .map_err(|error| Failure::system("cannot wait for nodes", error))
+    }
+
+    /// The output format, for failures.
+    pub(crate) fn output(&self) -> Output {
         match self {
-            Self::Show(_) => show(&client),
-            Self::Admit(_) => {
-                client.admit()?;
-                Ok(format!("{} nodes vote", client.node_status().len()))
-            }
-            Self::Change(_) => Ok(client.change_nodes()?.to_string()),
-            Self::Vouch(_) => {
-                client.vouch_for_nodes()?;
-                show(&client)
-            }
+            Self::Show(show) => show.output,
+            Self::Admit(_) | Self::Change(_) | Self::Vouch(_) => Output::default(),
         }
     }
 }
 
-/// One line for each node, once its status has settled.
-fn show(client: &Client) -> Result<String, Failure> {
-    let nodes = settled_status(client);
-    let line = |node: &NodeReport| match client.has_quarantine() || !votes(node) {
-        true => node.to_string(),
-        false => format!("{node}, without quarantine"),
-    };
-    let lines: Vec<String> = nodes.iter().map(line).collect();
-    let votes = nodes.iter().filter(|node| votes(node)).count();
-    let text = lines.join("\n");
-    match votes > nodes.len() / 2 {
-        true => Ok(text),
-        false => Err(Failure { code: UNAVAILABLE, text: format!("no majority votes\n{text}") }),
+impl Show {
+    fn run(&self, client: &Client) -> Result<u8, Failure> {
+        let status = Status::of(client);
+        if self.output.is_json() {
+            print(&status.json().to_string())?;
+            status.check()?;
+        } else {
+            status.check()?;
+            print(&status.to_string())?;
+        }
+        Ok(if status.is_degraded() { DEGRADED } else { 0 })
     }
+}
+
+/// Which nodes vote, once their status has settled.
+struct Status {
+    nodes: Box<[NodeReport]>,
+    has_quarantine: bool,
+    votes: usize,
+}
+
+impl Status {
+    fn of(client: &Client) -> Self {
+        let nodes = settled_status(client);
+        let votes = nodes.iter().filter(|node| votes(node)).count();
+        Self { nodes, has_quarantine: client.has_quarantine(), votes }
+    }
+
+    const fn is_degraded(&self) -> bool {
+        self.votes < self.nodes.len()
+    }
+
+    /// Fails if no majority votes, or if two addresses lead to one server.
+    fn check(&self) -> Result<(), Failure> {
+        check_distinct(&self.nodes)?;
+        match self.votes >= majority(self.nodes.len()) {
+            true => Ok(()),
+            false => Err(Failure::new(quorum_failure_code(&self.nodes), self.to_string())),
+        }
+    }
+
+    /// How many nodes vote, and how many of them may fail.
+    fn verdict(&self) -> String {
+        let (votes, nodes) = (self.votes, self.nodes.len());
+        let quorum = majority(nodes);
+        let verb = if nodes == 1 { "votes" } else { "vote" };
+        let meaning = match votes.checked_sub(quorum) {
+            None => format!("no majority ({quorum} needed)"),
+            Some(0) => "no further failure tolerated".to_owned(),
+            Some(1) => "1 more failure tolerated".to_owned(),
+            Some(spare) => format!("{spare} more failures tolerated"),
+        };
+        format!("{votes} of {nodes} {verb}; {meaning}")
+    }
+
+    fn json(&self) -> Value {
+        let quorum = majority(self.nodes.len());
+        let notice = QuarantineNotice::of(&self.nodes);
+        json!({
+            "schema_version": SCHEMA_VERSION,
+            "verdict": self.verdict(),
+            "nodes_total": self.nodes.len(),
+            "nodes_voting": self.votes,
+            "quorum": quorum,
+            "has_quorum": self.votes >= quorum,
+            "failures_tolerated": self.votes.saturating_sub(quorum),
+            "votes_in_ms": notice.map(|it| millis(it.votes_in)),
+            "is_admissible": notice.is_some_and(|it| it.is_admissible),
+            "has_quarantine": self.has_quarantine,
+            "nodes": self.nodes.iter().map(node_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.verdict())?;
+        if let Some(notice) = QuarantineNotice::of(&self.nodes) {
+            write!(f, "\n{notice}")?;
+        }
+        for node in &self.nodes {
+            write!(f, "\n{node}")?;
+            if !self.has_quarantine && votes(node) {
+                f.write_str(", without quarantine")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn node_json(report: &NodeReport) -> Value {
+    let (state, left) = match &report.answer {
+        NodeAnswer::NodeError(NodeError::Quarantined { left, .. }) => ("quarantined", Some(*left)),
+        NodeAnswer::NodeError(node_error) => (node_error.kind(), None),
+        NodeAnswer::Ready(_) => ("ready", None),
+        _ => ("attached", None),
+    };
+    let text = report.to_string();
+    let message = text.strip_prefix(&format!("{}: ", report.node)).unwrap_or(&text);
+    json!({
+        "node": report.node,
+        "votes": votes(report),
+        "state": state,
+        "message": message,
+        "quarantined_for_ms": left.map(millis),
+    })
 }
 
 /// The status of the nodes. The status of a node that does not vote can change when the other nodes
 /// answer, so it counts only after it has been the same for a while.
-fn settled_status(client: &Client) -> Box<[NodeReport]> {
+pub(crate) fn settled_status(client: &Client) -> Box<[NodeReport]> {
     let started = Instant::now();
     let (mut nodes, mut since) = (client.node_status(), started);
     loop {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
+use rustix::termios;
 use serde_json::json;
 
 use crate::table::is_dumb;
@@ -17,7 +18,7 @@ pub(crate) struct Reporter {
     /// Report when the lock was acquired, with which fence, and who held it before
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
-    /// Report only errors
+    /// Report only errors, and not that the lock is held
     #[arg(short, long)]
     quiet: bool,
     /// Format of messages on standard error
@@ -64,6 +65,27 @@ impl Reporter {
         }
     }
 
+    /// Written for people who watch: on a terminal, or with `--verbose`.
+    pub(crate) fn note(&self, text: &str) {
+        if self.verbose || !self.quiet && io::stderr().is_terminal() {
+            self.write("warning", text);
+        }
+    }
+
+    /// That work continues, for readers of a log. Written unless `--quiet` is given.
+    pub(crate) fn progress(&self, text: &str) {
+        if !self.quiet {
+            self.write("info", text);
+        }
+    }
+
+    /// That another owner holds the lock. Written unless `--quiet` is given: the exit code says so.
+    pub(crate) fn conflict(&self, text: &str) {
+        if !self.quiet {
+            self.write("error", text);
+        }
+    }
+
     /// Always written.
     pub(crate) fn error(&self, text: &str) {
         self.write("error", text);
@@ -79,8 +101,8 @@ impl Reporter {
         is_for_people && io::stderr().is_terminal() && !is_dumb()
     }
 
-    /// Replaces the last status line on an interactive terminal. An empty text only clears it.
-    /// Output of other programs stays.
+    /// Replaces the last status line on an interactive terminal, and is never wider than that. An
+    /// empty text only clears it. Output of other programs stays.
     pub(crate) fn status(&self, text: &str) {
         if !self.is_interactive() {
             return;
@@ -88,7 +110,7 @@ impl Reporter {
         let is_shown = IS_STATUS_SHOWN.swap(!text.is_empty(), Ordering::Relaxed);
         if is_shown || !text.is_empty() {
             // Losing the terminal is not an error.
-            let _ = write!(io::stderr(), "\r\x1b[2K{text}");
+            let _ = write!(io::stderr(), "\r\x1b[2K{}", fitting(text, columns()));
         }
     }
 
@@ -104,5 +126,49 @@ impl Reporter {
     }
 }
 
+/// The width of the terminal.
+pub(crate) fn columns() -> usize {
+    let size = termios::tcgetwinsize(io::stderr());
+    size.ok().map(|size| size.ws_col.into()).filter(|columns| *columns > 0).unwrap_or(COLUMNS)
+}
+
+/// The start of a text that fits into a line. The last column stays empty: some terminals go on to
+/// the next line when it is written.
+pub(crate) fn fitting(text: &str, columns: usize) -> String {
+    // A character outside of ASCII takes up to two columns.
+    let width = |c: char| if c.is_ascii() { 1 } else { 2 };
+    let room = columns.saturating_sub(1);
+    if text.chars().map(width).sum::<usize>() <= room {
+        return text.to_owned();
+    }
+    let mut left = room.saturating_sub(DOTS.len());
+    let fits = |c: &char| {
+        let rest = left.checked_sub(width(*c));
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    let start: String = text.chars().take_while(fits).collect();
+    format!("{start}{}", &DOTS[..DOTS.len().min(room)])
+}
+
+const DOTS: &str = "...";
+
+/// The width of a terminal that does not report its width.
+const COLUMNS: usize = 80;
+
 /// Whether a status line is shown that the next message must clear.
 static IS_STATUS_SHOWN: AtomicBool = AtomicBool::new(false);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_lines_are_narrower_than_the_terminal() {
+        assert_eq!(fitting("123456789", 10), "123456789");
+        assert_eq!(fitting("1234567890", 10), "123456...");
+        assert_eq!(fitting("üüüüüüüüü", 10), "üüü...");
+        assert_eq!(fitting("1234567890", 3), "..");
+        assert_eq!(fitting("1234567890", 0), "");
+    }
+}

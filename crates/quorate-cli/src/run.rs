@@ -17,7 +17,12 @@ mod termination;
 mod tree;
 mod wait_status;
 
-use std::{ffi::OsString, io, num::NonZeroU32, time::Duration};
+use std::{
+    ffi::OsString,
+    io,
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
 
 use clap::Args;
 use rustix::process::Signal;
@@ -31,7 +36,7 @@ use self::{
     termination::{OnLost, TerminationPolicy},
 };
 pub(crate) use self::{
-    lock::{lock, with_name},
+    lock::{check_nodes, lock, with_name},
     locks::WaitArgs,
     request::{LockArgs, Request},
     signals::Signals,
@@ -39,10 +44,11 @@ pub(crate) use self::{
 use crate::{
     cli::block_file_size_signal,
     exit::{BUSY, BY_SIGNAL, CONFIG, Failure, LOST, NOT_EXECUTABLE, NOT_FOUND, SOFTWARE, USAGE},
+    progress,
     reporter::Reporter,
     runtime,
     settings::{NodeArgs, Settings},
-    time,
+    time, who,
 };
 
 /// Run a command while holding a lock
@@ -102,8 +108,9 @@ pub(crate) struct Run {
     /// group, as by `kill -TERM -PGID`, reaches the command twice: from the sender and from quorate
     #[arg(long)]
     foreground: bool,
-    /// Name of the holder, shown to those waiting [default: program, host and process]. At most 96
-    /// characters; non-ASCII characters are shown as question marks
+    /// Name of the holder, shown to those waiting [default: host, process, user, and the name of
+    /// the command without its arguments]. At most 96 characters; non-ASCII characters are shown as
+    /// question marks
     #[arg(long, value_name = "TEXT")]
     who: Option<String>,
     /// Reason for holding the lock, shown to those waiting
@@ -139,9 +146,7 @@ impl Run {
         }
         let policy = TerminationPolicy::new(self.on_lost, kill_after, ttl);
         settings.warn(&self.reporter);
-        if settings.is_local_by_default() {
-            self.reporter.warn("no nodes are configured: the lock is local to this machine");
-        }
+        settings.note_local_locks(&self.reporter);
         runtime::start()?.block_on(self.under_lock(requests, &settings, ttl, policy))
     }
 
@@ -206,10 +211,7 @@ impl Run {
         let failed = |error| Failure::system("cannot handle signals", error);
         let mut signals = Signals::listen().map_err(failed)?;
         let builder = requests.identity.apply_to(settings.builder()?);
-        let builder = match self.holder_text() {
-            Some(who) => builder.who(who),
-            None => builder,
-        };
+        let builder = builder.who(self.holder_text(settings));
         let acquired = Locks::acquire(builder, &requests, ttl, &self.wait_args, &self.reporter);
         let acquired = tokio::select! {
             biased;
@@ -219,7 +221,8 @@ impl Run {
         let locks = match acquired {
             Ok(Ok(locks)) => locks,
             Ok(Err(failure)) if failure.code == BUSY => {
-                return Err(Failure { code: self.conflict_exit_code, ..failure });
+                self.reporter.conflict(&failure.text);
+                return Ok(self.conflict_exit_code);
             }
             Ok(Err(failure)) => return Err(failure),
             // Dropping the future has released the lock.
@@ -266,9 +269,16 @@ impl Run {
         let end = match (end, remaining.filter(|_| has_run)) {
             // The command has ended, so losing the lock from now on does not matter.
             (End::Finished(code), Some(remaining)) if !locks.left().is_zero() => {
+                let ends = Instant::now() + remaining;
+                let text = |_| {
+                    let left = ends.saturating_duration_since(Instant::now());
+                    format!("holding the lock for {} more (--min-hold)", time::shown(left))
+                };
+                let hold =
+                    progress::during_async(&self.reporter, text, tokio::time::sleep(remaining));
                 tokio::select! {
-                    () = tokio::time::sleep(remaining) => {}
-                    _ = signals.next_terminating() => {}
+                    () = hold => {}
+                    _ = signals.next_terminating() => self.reporter.status(""),
                 }
                 locks.release(&self.reporter).await;
                 return Ok(code);
@@ -297,15 +307,14 @@ impl Run {
     }
 
     /// The description of the holder for people who wait for the lock.
-    fn holder_text(&self) -> Option<String> {
+    fn holder_text(&self, settings: &Settings) -> String {
         // A script may pass an unset variable: an empty text counts as not given.
         let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
-        match (given(&self.who), given(&self.why)) {
-            (who, None) => who,
-            (who, Some(why)) => {
-                let own = || format!("quorate/{}", std::process::id());
-                Some(format!("{} ({why})", who.unwrap_or_else(own)))
-            }
+        let why = given(&self.why);
+        let who = given(&self.who).or_else(|| settings.who().map(str::to_owned));
+        match who {
+            Some(who) => who::given(&who, why.as_deref()),
+            None => who::of_run(&self.argv()).text(why.as_deref()),
         }
     }
 }

@@ -6,7 +6,7 @@ mod metrics;
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::Args;
-use quorate::observe::metrics::Metrics;
+use quorate::{Client, error::QuarantineNotice, observe::metrics::Metrics};
 use quorate_server::{
     Limits, Service,
     listen::{self, Options, Tls},
@@ -19,7 +19,7 @@ use tokio::{
 
 use self::files::Files;
 use crate::{
-    exit::{CONFIG, Failure},
+    exit::{CONFIG, Failure, check_distinct},
     reporter::Reporter,
     runtime,
     settings::{NodeArgs, Settings},
@@ -158,11 +158,27 @@ impl Serve {
             () = serve => {}
             () = reload => {}
             () = metrics => {}
+            failure = self.check_nodes(&client) => return Err(failure),
         }
         if !client.shutdown(self.grace).await.is_clean {
             self.reporter.warn("a node has not confirmed a release: its key expires after its ttl");
         }
         Ok(())
+    }
+
+    /// Reports whether new nodes are the reason that no lock can be acquired. Completes if two
+    /// addresses lead to one server.
+    async fn check_nodes(&self, client: &Client) -> Failure {
+        for _ in 0..NODE_CHECKS {
+            tokio::time::sleep(NODE_CHECK_INTERVAL).await;
+            if let Err(failure) = check_distinct(&client.node_status()) {
+                return failure;
+            }
+        }
+        if let Some(notice) = QuarantineNotice::of(&client.node_status()) {
+            self.reporter.warn(&notice.to_string());
+        }
+        std::future::pending().await
     }
 
     fn options(&self, tls: Option<Tls>) -> Options {
@@ -232,6 +248,10 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     let failed = |error| Failure::new(CONFIG, format!("cannot listen on {address}: {error}"));
     TcpListener::bind(address).await.map_err(failed)
 }
+
+/// The nodes have answered or failed by then.
+const NODE_CHECKS: u32 = 10;
+const NODE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 const CONNECTIONS_MAX: usize = 20_000;
 

@@ -24,9 +24,10 @@ use crate::{
 /// The options that select the nodes.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct NodeArgs {
-    /// Address of a node, such as redis://10.0.0.1; repeat it for each node. Without it,
-    /// QUORATE_NODES (separated by commas), VALKEY_URL, REDIS_URL and the settings file are tried
-    /// in this order. If none of them is set, the locks are local to this machine
+    /// Address of a node, such as redis://10.0.0.1 or localhost:6379. Repeat the option for each
+    /// node, or separate the addresses by commas. Without it, QUORATE_NODES, VALKEY_URL, REDIS_URL
+    /// and the settings file are tried in this order. If none of them is set, the locks are local
+    /// to this machine
     #[arg(long = "node", value_name = "URL", help_heading = "Nodes")]
     nodes: Vec<String>,
     /// Use locks local to this machine, even if nodes are configured
@@ -90,11 +91,11 @@ pub(crate) struct Settings {
     pub(crate) nodes: Setting<Vec<String>>,
     dir: Setting<Option<PathBuf>>,
     ttl: Setting<Duration>,
-    max_ttl: Setting<Duration>,
-    prefix: Setting<String>,
+    pub(crate) max_ttl: Setting<Duration>,
+    pub(crate) prefix: Setting<String>,
     who: Setting<Option<String>>,
     quarantine: Setting<Option<bool>>,
-    durable_nodes: Setting<bool>,
+    pub(crate) durable_nodes: Setting<bool>,
     tls_ca: Setting<Option<PathBuf>>,
     tls_cert: Setting<Option<PathBuf>>,
     tls_key: Setting<Option<PathBuf>>,
@@ -103,6 +104,11 @@ pub(crate) struct Settings {
 }
 
 impl NodeArgs {
+    /// As if these addresses were given with `--node`.
+    pub(crate) fn of_nodes(nodes: Vec<String>) -> Self {
+        Self { nodes, ..Self::default() }
+    }
+
     /// Combines the flags, the environment and the file.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         let (file, path) = match self.file()? {
@@ -160,7 +166,11 @@ impl NodeArgs {
             return Ok(Setting::new(Vec::new(), Source::Flag("--dir")));
         }
         if !self.nodes.is_empty() {
-            return Ok(Setting::new(self.nodes.clone(), Source::Flag("--node")));
+            let nodes: Vec<String> = self.nodes.iter().flat_map(|it| split_addresses(it)).collect();
+            let none = || Failure::usage("--node contains no node address: use --node HOST:PORT");
+            return (!nodes.is_empty())
+                .then_some(Setting::new(nodes, Source::Flag("--node")))
+                .ok_or_else(none);
         }
         let mut found = in_file.map(|nodes| Setting::new(nodes, file));
         for variable in ["QUORATE_NODES", "VALKEY_URL", "REDIS_URL"] {
@@ -304,6 +314,19 @@ impl Settings {
     /// Reports the warnings.
     pub(crate) fn warn(&self, reporter: &Reporter) {
         self.warnings.iter().for_each(|warning| reporter.warn(warning));
+    }
+
+    /// Reports, to people who watch, that a lock excludes only processes of this machine because no
+    /// nodes are configured. A cron job would send a mail each time.
+    pub(crate) fn note_local_locks(&self, reporter: &Reporter) {
+        if self.is_local_by_default() {
+            reporter.note("no nodes are configured: the lock is local to this machine");
+        }
+    }
+
+    /// The name of the holder, if it is set.
+    pub(crate) fn who(&self) -> Option<&str> {
+        self.who.value.as_deref()
     }
 
     /// Whether the locks are local only because no nodes are configured.

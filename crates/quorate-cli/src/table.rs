@@ -16,14 +16,22 @@ pub(crate) fn render<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> S
         let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
-    let is_plain = env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty()) || is_dumb();
-    let is_bold = io::stdout().is_terminal() && !is_plain;
+    let is_bold = io::stdout().is_terminal() && !is_plain();
     let head = match is_bold {
-        true => format!("\x1b[1m{}\x1b[0m", line(&head)),
+        true => format!("{BOLD}{}{PLAIN}", line(&head)),
         false => line(&head),
     };
     let rows = rows.iter().map(|row| line(&row.each_ref().map(String::as_str)));
     [head].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
+}
+
+/// Around bold text.
+pub(crate) const BOLD: &str = "\x1b[1m";
+pub(crate) const PLAIN: &str = "\x1b[0m";
+
+/// Whether the user or the terminal wants no escape sequences.
+pub(crate) fn is_plain() -> bool {
+    env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty()) || is_dumb()
 }
 
 /// Whether the terminal cannot interpret escape sequences.

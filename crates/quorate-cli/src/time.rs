@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use quorate::inspect::TimeText;
+
 /// Parses `500ms`, `1.5s`, `2m` or `1h`. A number without a unit means seconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -27,14 +29,16 @@ fn millis(number: &str, unit_ms: u64) -> Option<u64> {
     whole.checked_mul(unit_ms)?.checked_add(part)
 }
 
-/// Formats a duration with about three digits.
+/// The duration in the units of all messages.
 pub(crate) fn shown(time: Duration) -> String {
-    let millis = time.as_millis();
-    match millis {
-        0..1_000 => format!("{millis} ms"),
-        1_000..60_000 => format!("{:.1} s", time.as_secs_f64()),
-        60_000..3_600_000 => format!("{} min {} s", millis / 60_000, millis % 60_000 / 1_000),
-        _ => format!("{} h {} min", millis / 3_600_000, millis % 3_600_000 / 60_000),
+    TimeText(time).to_string()
+}
+
+/// Formats a short duration, such as a round trip.
+pub(crate) fn micros(time: Duration) -> String {
+    match time.as_micros() {
+        micros @ 0..10_000 => format!("{}.{:02} ms", micros / 1_000, micros / 10 % 100),
+        _ => shown(time),
     }
 }
 
@@ -77,15 +81,9 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_shown_with_few_digits() {
-        for (millis, text) in [
-            (0, "0 ms"),
-            (999, "999 ms"),
-            (1_249, "1.2 s"),
-            (62_500, "1 min 2 s"),
-            (3_661_000, "1 h 1 min"),
-        ] {
-            assert_eq!(shown(Duration::from_millis(millis)), text);
+    fn short_durations_have_two_decimals() {
+        for (us, text) in [(48, "0.04 ms"), (1_250, "1.25 ms"), (25_000, "25 ms")] {
+            assert_eq!(micros(Duration::from_micros(us)), text);
         }
     }
 }

@@ -192,7 +192,7 @@ impl<S: OwnerSource> Client<S> {
         self.begin_round(claim, machine, Purpose::Round, now)
     }
 
-    /// Records that the caller has gone. An acquire releases what it was granted. Other calls
+    /// Records that the caller has left. An acquire releases what it was granted. Other calls
     /// continue.
     pub fn abandon(&mut self, id: CallId, now: Moment) {
         let Some(call) = self.calls.get_mut(&id) else { return };
@@ -378,6 +378,12 @@ impl<S: OwnerSource> Client<S> {
     /// which `joins` is true are sent in a batch.
     pub fn poll_transmit(&mut self, node: usize, joins: Joins) -> Option<Transmit> {
         self.outgoing.get_mut(node)?.pop(joins)
+    }
+
+    /// The number of commands that are waiting for a node.
+    #[must_use]
+    pub fn waiting_for(&self, node: usize) -> usize {
+        self.outgoing.get(node).map_or(0, Outgoing::len)
     }
 
     /// The nodes for which commands are waiting.

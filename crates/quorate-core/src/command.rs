@@ -246,6 +246,20 @@ impl Command {
         }
     }
 
+    /// Whether one call of a script can execute both commands.
+    #[must_use]
+    pub fn shares_call(&self, other: &Self) -> bool {
+        matches!(
+            (self, other),
+            (Self::Acquire { .. }, Self::Acquire { .. })
+                | (Self::Release { yields: None, .. }, Self::Release { yields: None, .. })
+                | (Self::Extend { .. }, Self::Extend { .. })
+                | (Self::ExtendKeys { .. }, Self::ExtendKeys { .. })
+                | (Self::SetKey { sender: Some(_), .. }, Self::SetKey { sender: Some(_), .. })
+                | (Self::DeleteKey { .. }, Self::DeleteKey { .. })
+        )
+    }
+
     /// Sets the session of the connection on which the command is sent.
     pub fn set_session(&mut self, session: Session) {
         match self {

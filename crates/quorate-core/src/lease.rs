@@ -121,7 +121,7 @@ impl Lease {
         self.lost
     }
 
-    /// Whether an extension can still prolong it.
+    /// Whether an extension can still move its deadline.
     #[must_use]
     pub fn can_grow(&self) -> bool {
         self.lost.is_none() && self.valid_until < self.hold_until
@@ -146,7 +146,7 @@ pub struct Extension(u64);
 ///
 /// let is_local = |reason| matches!(reason, LostReason::MaxHold | LostReason::ShutDown);
 /// assert!(is_local(LostReason::MaxHold));
-/// assert_eq!(LostReason::Gone.to_string(), "a majority of the nodes no longer has the key");
+/// assert_eq!(LostReason::Gone.to_string(), "its key was deleted or replaced");
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -186,7 +186,7 @@ impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "the lease expired",
-            Self::Gone => "a majority of the nodes no longer has the key",
+            Self::Gone => "its key was deleted or replaced",
             Self::MaxHold => {
                 "it was held for max_hold: raise max_hold, or hold the lock for less time"
             }

@@ -24,6 +24,7 @@
 //! - [`schedule`]: when each held lease is renewed and when it ends.
 //! - [`client`]: a complete client, composed of these machines.
 //! - [`backoff`]: random delays from randomness that the caller passes in.
+//! - [`time_text`]: durations for people.
 //! - [`mutant`]: deliberate bugs that prove that the tests detect them.
 //!
 //! # How to drive a machine
@@ -61,3 +62,4 @@ pub mod share;
 pub mod store;
 pub mod terms;
 pub mod tickets;
+pub mod time_text;

@@ -1,8 +1,8 @@
 //! Deliberate bugs, switched on one at a time, to prove that the tests detect them.
 //!
-//! In an ordinary build there is no switch, and `mutate!` does nothing. With the feature `mutants`,
-//! a test can switch one bug on for its own thread. Without all `mutate!` lines the program is
-//! correct.
+//! In an ordinary build there is no switch, and `mutate!` does nothing. With the feature
+//! `__mutants`, a test can switch one bug on for its own thread. Without all `mutate!` lines the
+//! program is correct.
 
 /// Breaks a rule while one of the mutants is on. It runs an expression or replaces the value of a
 /// variable, and can have a condition: `mutate!(A => return)`, `mutate!(A | B if c => let x = y)`.
@@ -263,6 +263,8 @@ pub enum Mutant {
     AnswerOfFirst,
     /// Only the first command of a batch is sent.
     OnlyFirstSent,
+    /// A batch overtakes an earlier command about the same lock.
+    OvertakesSameLock,
     /// An entry that fails in a batch is forgotten.
     FailedEntryDropped,
     /// Pushes for a holder are dropped as if it had been released.
@@ -288,19 +290,19 @@ pub enum Mutant {
 }
 
 /// Switches one bug on for this thread, or all bugs off.
-#[cfg(feature = "mutants")]
+#[cfg(feature = "__mutants")]
 pub fn switch(to: Option<Mutant>) {
     switch_state::ON.set(to);
 }
 
 /// The bug that is on for this thread, for bugs outside of this crate.
-#[cfg(feature = "mutants")]
+#[cfg(feature = "__mutants")]
 #[must_use]
 pub fn current() -> Option<Mutant> {
     switch_state::ON.get()
 }
 
-#[cfg(feature = "mutants")]
+#[cfg(feature = "__mutants")]
 mod switch_state {
     use std::cell::Cell;
 
@@ -311,12 +313,12 @@ mod switch_state {
     }
 }
 
-#[cfg(feature = "mutants")]
+#[cfg(feature = "__mutants")]
 pub(crate) fn is_on(mutants: &[Mutant]) -> bool {
     switch_state::ON.get().is_some_and(|on| mutants.contains(&on))
 }
 
-#[cfg(not(feature = "mutants"))]
+#[cfg(not(feature = "__mutants"))]
 pub(crate) const fn is_on(_: &[Mutant]) -> bool {
     false
 }

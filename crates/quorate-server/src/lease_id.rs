@@ -12,7 +12,7 @@ use crate::problem::{Code, Problem};
 /// bits, which cannot be guessed from other leases of the same instance. The nodes compare the
 /// owner id, and everything else follows from it, so a client gains nothing by changing a lease id.
 pub(crate) fn encode(lease: &DetachedLease) -> String {
-    URL_SAFE_NO_PAD.encode(lease.bound_to_owner().to_string())
+    URL_SAFE_NO_PAD.encode(lease.bound_to_owner().expose_secret())
 }
 
 pub(crate) fn decode(id: &str) -> Result<DetachedLease, Problem> {
@@ -20,7 +20,7 @@ pub(crate) fn decode(id: &str) -> Result<DetachedLease, Problem> {
         let text = String::from_utf8(URL_SAFE_NO_PAD.decode(id).ok()?).ok()?;
         let lease = text.parse::<DetachedLease>().ok()?;
         // Each lease has one id, so that it counts once.
-        (lease.is_bound_to_owner() && lease.to_string() == text).then_some(lease)
+        (lease.is_bound_to_owner() && lease.expose_secret() == text).then_some(lease)
     };
     read().ok_or_else(|| {
         let detail = "this is not a lease id: use the lease_id that acquire returned, unchanged";
@@ -31,7 +31,7 @@ pub(crate) fn decode(id: &str) -> Result<DetachedLease, Problem> {
 /// The key under which a lease is counted, regardless of the spelling of its id: a client may write
 /// a smaller fence into it.
 pub(crate) fn counted_as(lease: &DetachedLease) -> u64 {
-    let text = lease.to_string();
+    let text = lease.expose_secret();
     // Everything except the fence, which is the third part.
     let parts = text.splitn(4, ':').enumerate().filter(|(at, _)| *at != 2);
     let hash = parts.fold(Sha256::new(), |hash, (_, part)| hash.chain_update(part));

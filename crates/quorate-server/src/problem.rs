@@ -45,8 +45,8 @@ pub(crate) struct ProblemDetails {
 /// The holder of a lock.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct HolderInfo {
-    /// The owner from its request, or program, host and process of a library client.
-    owner: String,
+    /// `who` and `why` of its request, or program, host and process of a library client.
+    who: String,
     /// When the lock expires unless the holder renews it.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_in_ms: Option<u64>,
@@ -210,7 +210,7 @@ impl Problem {
         let expires_in = holder.as_ref().and_then(|(_, expires_in)| *expires_in);
         let after = expires_in.unwrap_or(RETRY_HELD).min(RETRY_HELD);
         let holder = holder
-            .map(|(owner, expires_in)| HolderInfo { owner, expires_in_ms: expires_in.map(millis) });
+            .map(|(who, expires_in)| HolderInfo { who, expires_in_ms: expires_in.map(millis) });
         let mut problem = Self::new(Code::Held, detail);
         problem.0.holder = holder;
         problem.retry_after(after)

@@ -150,12 +150,12 @@ impl Watch {
         let mut state = self.lock();
         let changes = state.sender.subscribe();
         if !std::mem::replace(&mut state.is_watched, true) {
-            tokio::spawn(self.clone().look_all_the_time(client.clone()));
+            tokio::spawn(self.clone().watch_forever(client.clone()));
         }
         changes
     }
 
-    async fn look_all_the_time(self: Arc<Self>, client: Client) {
+    async fn watch_forever(self: Arc<Self>, client: Client) {
         loop {
             let started = Instant::now();
             if let Ok(seen) = poll(&client).await {

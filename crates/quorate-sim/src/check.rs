@@ -274,7 +274,7 @@ impl Checker {
         let claim = &mut self.claims[number as usize];
         claim.is_given_up = true;
         claim.end = claim.end.min(now);
-        self.look_for_stall(now, number);
+        self.check_for_stall(now, number);
     }
 
     /// The holder becomes a reader with the owner id `reader`. Other readers may join, and a
@@ -311,7 +311,7 @@ impl Checker {
         claim.is_notified = true;
         claim.end = claim.end.min(now);
         claim.backed_until = claim.end;
-        self.look_for_stall(now, number);
+        self.check_for_stall(now, number);
     }
 
     /// A majority of the nodes must have a claim. `holders` is the number of nodes that do.
@@ -333,7 +333,7 @@ impl Checker {
         (0..self.open.len()).for_each(|lock| self.start_stall(now, lock));
     }
 
-    fn look_for_stall(&mut self, now: Nanos, number: u32) {
+    fn check_for_stall(&mut self, now: Nanos, number: u32) {
         let lock = self.claims[number as usize].lock;
         let locks = if self.has_sets { 0..self.open.len() } else { lock..lock + 1 };
         locks.for_each(|lock| self.start_stall(now, lock));

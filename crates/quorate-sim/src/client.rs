@@ -77,7 +77,7 @@ impl Client {
         let handshake_dice = Dice::new(seed, HANDSHAKE_STREAM + number as u64);
         let me = Process {
             number,
-            life: 0,
+            restarts: 0,
             id,
             clock,
             machine: machine(settings, id, &list, names, jitter.clone()),
@@ -176,7 +176,7 @@ impl Client {
             env.net.link(self.me.number, seat).waiting.clear();
         }
         self.is_dead = true;
-        self.me.life += 1;
+        self.me.restarts += 1;
         self.calls.clear();
         self.begin_machine(env);
         self.tasks.iter_mut().for_each(Task::forget);

@@ -72,15 +72,15 @@ const SCHEDULES: &[(Mutant, Schedule)] = &[
 fn an_extension_that_comes_late_shortens_nothing() -> Result<(), String> {
     let (mut node, owner) = (Store::new(), owner());
     let (short, long) = (terms(100), terms(1_000));
-    let taken = Command::SetKey { name: name(), owner: owner.clone(), ttl_ms: 100, sender: None };
-    node.apply(node_time(0), &taken);
+    let set = Command::SetKey { name: name(), owner: owner.clone(), ttl_ms: 100, sender: None };
+    node.apply(node_time(0), &set);
     let mut lease = Lease::new(short.valid_until(at(0)), Moment::from_nanos(u64::MAX));
 
     lease.handle_extension_sent(&short, at(30));
-    let late = prolong(&owner, 100);
+    let late = extend_keys(&owner, 100);
     let extension = lease.handle_extension_sent(&long, at(40));
     let mut machine = Renew::start(long, 1, lease.valid_until(), at(40));
-    let extend = prolong(&owner, 1_000);
+    let extend = extend_keys(&owner, 1_000);
     let reply = node.apply(node_time(41), &extend);
     machine.handle_vote(0, extend.vote(&reply), at(42));
     let Some(renew::Outcome::Extended { valid_until }) = machine.outcome() else {
@@ -124,10 +124,10 @@ fn a_lost_lease_stays_lost() -> Result<(), String> {
 /// Fails if the node has the key again.
 fn a_renewal_that_comes_after_the_release_creates_nothing() -> Result<(), String> {
     let (mut node, owner) = (Store::new(), owner());
-    let take = Command::SetKey { name: name(), owner: owner.clone(), ttl_ms: 100, sender: None };
-    node.apply(node_time(0), &take);
+    let set = Command::SetKey { name: name(), owner: owner.clone(), ttl_ms: 100, sender: None };
+    node.apply(node_time(0), &set);
     node.apply(node_time(10), &Command::DeleteKey { name: name(), owner: owner.clone() });
-    node.apply(node_time(11), &prolong(&owner, 100));
+    node.apply(node_time(11), &extend_keys(&owner, 100));
     match node.names(node_time(12)).as_slice() {
         [] => Ok(()),
         _ => Err("a renewal created the key after its release".to_owned()),
@@ -163,7 +163,7 @@ fn pass_over(happen: impl FnOnce(&mut Store, ClientId), release_ms: u64) -> Resu
     release(&mut node, release_ms, first.1, None);
     match has(&mut node, release_ms + 1, third.1) {
         true => Ok(()),
-        false => Err("the lock went to a waiter that has gone".to_owned()),
+        false => Err("the lock went to a waiter that has left".to_owned()),
     }
 }
 
@@ -350,7 +350,7 @@ impl Try {
     }
 }
 
-fn prolong(owner: &Owner, ttl_ms: u64) -> Command {
+fn extend_keys(owner: &Owner, ttl_ms: u64) -> Command {
     let entry = KeyExtension { name: name(), owner: owner.clone(), ttl_ms };
     Command::ExtendKeys { entries: [entry].into(), sender: None }
 }

@@ -35,7 +35,7 @@ pub(crate) trait Driver {
 
     /// Which commands this node takes in a batch.
     fn joins(&mut self, _context: &mut Self::Context, _node: usize) -> Joins {
-        |_| true
+        |_, _| true
     }
 
     /// Sends a command, or reports to the machine that it cannot be sent.

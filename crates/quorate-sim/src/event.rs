@@ -14,7 +14,7 @@ pub(crate) enum Event {
     /// A late request of a broken connection reaches its node.
     Straggle { slot: u32 },
     /// A task of a client is due.
-    Client { client: u8, life: u32, what: Due },
+    Client { client: u8, restarts: u32, what: Due },
     /// A node notices that a connection is closed.
     HangUp { link: u16, generation: u32 },
     /// A fault that paused a client ends.

@@ -8,7 +8,7 @@
 
 pub(crate) mod directed;
 mod faults;
-mod meet;
+mod handshakes;
 mod operator;
 mod run;
 
@@ -27,8 +27,8 @@ use crate::{
 };
 
 const TTL_MS: u64 = 400;
-const LIFE_MS: u64 = 300;
-const QUARANTINE_MS: u64 = TTL_MS + TTL_MS / 50 + LIFE_MS + 2 * WALL_MS;
+const SESSION_MS: u64 = 300;
+const QUARANTINE_MS: u64 = TTL_MS + TTL_MS / 50 + SESSION_MS + 2 * WALL_MS;
 
 /// By how much the wall clock of a client may be wrong.
 const WALL_MS: u64 = 16;
@@ -114,7 +114,7 @@ fn settings(seed: u64) -> Settings {
         spares,
         tasks: 1,
         locks: 1,
-        session_ms: LIFE_MS,
+        session_ms: SESSION_MS,
         is_calm: false,
         ttls_ms: vec![TTL_MS],
         beyond: None,

@@ -56,7 +56,7 @@ pub(crate) struct Link {
     pub(crate) waiting: VecDeque<Waiting>,
     /// What faults add to the time that a message takes.
     pub(crate) slow_by: Nanos,
-    pub(crate) heard_at: Nanos,
+    pub(crate) answered_at: Nanos,
     /// When it must break, and for how long requests in flight may still arrive then.
     pub(crate) breaks: Option<(When, Nanos)>,
     /// Most messages are on time, some are a little late, and a few up to this much.
@@ -159,7 +159,7 @@ impl Net {
             generation: 0,
             waiting: VecDeque::new(),
             slow_by: 0,
-            heard_at: 0,
+            answered_at: 0,
             breaks: None,
             late_max: 0,
             is_watched: false,
@@ -202,7 +202,7 @@ impl Net {
         &mut self,
         queue: &mut Queue,
         now: Nanos,
-        (client, node, life): (usize, usize, u32),
+        (client, node, restarts): (usize, usize, u32),
         waiting: Waiting,
     ) -> bool {
         let number = self.number(client, node);
@@ -212,11 +212,11 @@ impl Net {
         }
         let command = waiting.command.clone();
         if link.waiting.is_empty() {
-            link.heard_at = now;
+            link.answered_at = now;
         }
         link.waiting.push_back(waiting);
         let generation = link.generation;
-        link.watch(queue, now, (client, node, life));
+        link.watch(queue, now, (client, node, restarts));
         let at = link.arrival(now, Direction::ToNode);
         link.requests.flying.push_back(Flying { sent_at: now, what: command });
         if let Some((When::OnRequest, _)) = link.breaks {
@@ -414,7 +414,7 @@ impl Link {
         self.is_attached = !has_sessions;
         let bits = (u128::from(self.dice.next()) << 64) | u128::from(self.dice.next());
         self.session = Session::from_random(bits);
-        self.heard_at = now;
+        self.answered_at = now;
     }
 
     /// Plans a check for silence, if none is planned.
@@ -422,11 +422,11 @@ impl Link {
         &mut self,
         queue: &mut Queue,
         now: Nanos,
-        (client, node, life): (usize, usize, u32),
+        (client, node, restarts): (usize, usize, u32),
     ) {
         if !std::mem::replace(&mut self.is_watched, true) {
             let what = Due::Silence { node: node as u8, generation: self.generation };
-            queue.add(now + self.timeout, Event::Client { client: client as u8, life, what });
+            queue.add(now + self.timeout, Event::Client { client: client as u8, restarts, what });
         }
     }
 
@@ -439,7 +439,7 @@ impl Link {
     /// awaited.
     pub(crate) fn check_silence(&mut self) -> Option<Nanos> {
         self.is_watched = !self.waiting.is_empty();
-        self.is_watched.then(|| self.heard_at + self.timeout)
+        self.is_watched.then(|| self.answered_at + self.timeout)
     }
 
     /// A typical round trip.

@@ -185,7 +185,7 @@ impl Node {
     /// The client of a link that listens, if it still does.
     pub(crate) fn links_of(&self, client: ClientId) -> Vec<(u16, u32)> {
         let of = |listener: &&(ClientId, u16, u32)| listener.0 == client;
-        self.listeners.iter().filter(of).map(|(_, link, life)| (*link, *life)).collect()
+        self.listeners.iter().filter(of).map(|(_, link, generation)| (*link, *generation)).collect()
     }
 
     pub(crate) fn remember(&mut self, fault: u16) {

@@ -306,7 +306,7 @@ impl Run {
                 } else if way == Direction::ToNode {
                     self.handle_request(link, generation);
                 } else if !self.clients.get_mut(client).is_some_and(|it| it.defers(event)) {
-                    self.handle_heard(link, generation, way);
+                    self.handle_arrival(link, generation, way);
                 }
             }
             Event::Snap { link, generation } => {
@@ -338,10 +338,10 @@ impl Run {
                     env.answer(late.client, late.node, &late.request);
                 }
             }
-            Event::Client { client, life, what } => {
+            Event::Client { client, restarts, what } => {
                 match self.clients.get_mut(usize::from(client)) {
                     Some(client) => {
-                        if client.me.life == life && !client.defers(event) {
+                        if client.me.restarts == restarts && !client.defers(event) {
                             client.handle(env, what);
                         }
                     }
@@ -386,14 +386,14 @@ impl Run {
     }
 
     /// A reply or a push reaches its client.
-    fn handle_heard(&mut self, link: u16, generation: u32, way: Direction) {
+    fn handle_arrival(&mut self, link: u16, generation: u32, way: Direction) {
         let env = &mut self.env;
         let (client, seat) = env.net.ends(link);
-        let Some(heard) = env.net.arrived_reply(link, generation, way) else { return };
+        let Some(arrived) = env.net.arrived_reply(link, generation, way) else { return };
         let known = env.net.link(client, seat);
-        known.heard_at = env.now;
+        known.answered_at = env.now;
         let node = known.node;
-        let reply = match heard.what {
+        let reply = match arrived.what {
             Received::Reply(reply) => reply,
             Received::Push(push) => {
                 self.clients[client].handle_push(env, seat, push);
@@ -410,7 +410,7 @@ impl Run {
         env.trace.add(env.now, lock, || Scene::Received {
             client,
             node,
-            sent_at: heard.sent_at,
+            sent_at: arrived.sent_at,
             ask: trace::ask(&waiting.command),
             answer: reply.as_ref().map_or_else(|| "an error".into(), trace::answer),
         });
@@ -438,14 +438,14 @@ impl Run {
                 if env.check.is_stalled() {
                     // Clients continue while a waiter still waits for a free lock.
                     env.end_split();
-                    env.queue.add(env.now + STALL_LOOK, Event::Phase(Phase::Resting));
+                    env.queue.add(env.now + STALL_CHECK, Event::Phase(Phase::Resting));
                     return;
                 }
                 self.clients.iter_mut().for_each(|client| client.rest(env));
                 let settled = env.now + SETTLED_WITHIN;
                 // A queue exists for two ttls after the last request, a key for one.
-                let lives = if env.settings.has_queue { 2 } else { 1 };
-                let expired = settled + lives * (env.settings.longest_ttl() / 50 * 51) + 10 * MS;
+                let ttls = if env.settings.has_queue { 2 } else { 1 };
+                let expired = settled + ttls * (env.settings.longest_ttl() / 50 * 51) + 10 * MS;
                 env.queue.add(settled, Event::Phase(Phase::Settled));
                 env.queue.add(expired, Event::Phase(Phase::Expired));
             }
@@ -465,7 +465,7 @@ const EVENTS_MAX: u64 = 2_000_000;
 const FOREIGN: &str = "foreign";
 
 /// How often the end of a run checks for stalled waiters.
-const STALL_LOOK: Nanos = 50 * MS;
+const STALL_CHECK: Nanos = 50 * MS;
 
 /// In queue runs without faults, a free lock goes to a waiter within this time.
 const PROGRESS_CALM: Nanos = 150 * MS;

@@ -394,7 +394,7 @@ const PROMISED: Rates = Rates(5_000);
 /// The allowance that every lease is made with.
 pub(crate) const DRIFT: Drift = Drift { ppm: 10_000, fixed: Duration::from_millis(2) };
 
-/// A node may read its clock this much late: servers look at a clock that was read before.
+/// A node may read its clock this much late: servers use a clock that was read before.
 pub(crate) const CLOCK_LAG_MAX: Nanos = MS;
 
 /// A running process handles due work within this time.

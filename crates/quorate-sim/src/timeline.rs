@@ -199,7 +199,7 @@ fn title(story: &Story) -> String {
         Promise::Progress => "A lock that no waiter gets",
         Promise::Order => "A waiter that others overtake",
         Promise::Memory => "A full node lost data or stored something new",
-        Promise::Look => "A read-only command that changed a node",
+        Promise::Reads => "A read-only command that changed a node",
         Promise::Together => "A lock of a set that is held alone",
         Promise::Reason => "An outcome that does not match the answers",
     };

@@ -254,14 +254,14 @@ pub(crate) fn client_of(place: &queue::Position) -> usize {
 /// A command in a few words.
 pub(crate) fn ask(command: &Command) -> String {
     match command {
-        Command::SetKey { owner, ttl_ms, .. } => format!("take {} {ttl_ms} ms", owner_name(owner)),
+        Command::SetKey { owner, ttl_ms, .. } => format!("set {} {ttl_ms} ms", owner_name(owner)),
         Command::Adopt { from, owner, ttl_ms, .. } => {
             format!("adopt {} from {} {ttl_ms} ms", owner_name(owner), owner_name(from))
         }
-        Command::DeleteKey { owner, .. } => format!("free {}", owner_name(owner)),
+        Command::DeleteKey { owner, .. } => format!("delete {}", owner_name(owner)),
         Command::ExtendKeys { entries, .. } => {
             let each = entries.iter().map(|entry| owner_name(&entry.owner));
-            format!("prolong {}", each.collect::<Vec<_>>().join(", "))
+            format!("extend {}", each.collect::<Vec<_>>().join(", "))
         }
         Command::Check { owner, .. } => format!("check {}", owner_name(owner)),
         Command::Acquire { request: ask, .. } => format!("acquire {}", owner_name(&ask.owner)),
@@ -286,8 +286,8 @@ pub(crate) fn ask(command: &Command) -> String {
 /// A reply in a word.
 pub(crate) fn answer(reply: &Reply) -> String {
     match reply {
-        Reply::Stored => "taken".into(),
-        Reply::Deleted => "freed".into(),
+        Reply::Stored => "stored".into(),
+        Reply::Deleted => "deleted".into(),
         Reply::Absent => "absent".into(),
         Reply::NotOwner => "another's".into(),
         Reply::ExtendedKeys(fates) => {

@@ -262,7 +262,7 @@ fn violation_is_shrunk_replayed_and_drawn() {
 
     let picture = timeline::svg(&small.story);
     assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"));
-    for needed in ["Two holders at once", "node n0", "client ", "class='verdict'", "take "] {
+    for needed in ["Two holders at once", "node n0", "client ", "class='verdict'", "set "] {
         assert!(picture.contains(needed), "{needed} is missing");
     }
 }

@@ -26,7 +26,7 @@
 //! let server = Server::start();
 //! let proxy = Proxy::start(&server.address());
 //! proxy.set(Fault::DropReplies);
-//! // Connect the client under test to `proxy.url()`; look at what it did through `server`.
+//! // Connect the client under test to `proxy.url()`; check what it did through `server`.
 //! assert!(server.keys().is_empty());
 //! ```
 

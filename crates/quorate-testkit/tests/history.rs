@@ -36,13 +36,13 @@ fn threads_under_a_mutex_keep_every_promise() {
 
 #[test]
 fn overlapping_claims_of_threads_are_found() {
-    let (recorder, meeting) = (Recorder::in_memory(), Barrier::new(2));
+    let (recorder, barrier) = (Recorder::in_memory(), Barrier::new(2));
     thread::scope(|scope| {
         for name in ["a", "b"] {
-            let (recorder, meeting) = (&recorder, &meeting);
+            let (recorder, barrier) = (&recorder, &barrier);
             scope.spawn(move || {
                 let holding = recorder.ask(name, "nobody's").acquired(None, None);
-                meeting.wait();
+                barrier.wait();
                 holding.released();
             });
         }

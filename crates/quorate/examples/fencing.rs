@@ -36,7 +36,7 @@ async fn story(account: &impl Account) -> Result<(), Box<dyn Error>> {
         let guard = alice.mutex("account").no_renew().lock().await?;
         let fence = guard.fence().ok_or("only classic mode has no fences")?;
         let seen = account.read(fence)?;
-        say(&format!("   alice has the lock, reads {seen}, and is paused for long"));
+        say(&format!("   alice holds the lock, reads {seen}, and is paused for long"));
         let _ = pause_begins.send(());
         woken.await?;
         let written = account.write(fence, seen + 50);
@@ -50,7 +50,7 @@ async fn story(account: &impl Account) -> Result<(), Box<dyn Error>> {
         let guard = bob.mutex("account").lock().await?;
         let fence = guard.fence().ok_or("only classic mode has no fences")?;
         let seen = account.read(fence)?;
-        say(&format!("   bob has the lock now, and reads {seen}"));
+        say(&format!("   bob holds the lock now, and reads {seen}"));
         let _ = wake.send(());
         let alices = done.await?;
         say(&format!("   bob writes {}: {}", seen + 10, shown(account.write(fence, seen + 10))));
@@ -63,7 +63,7 @@ async fn story(account: &impl Account) -> Result<(), Box<dyn Error>> {
     say(&match owed - balance {
         0 => format!("   Balance {balance}. Alice knows that she must try again.\n"),
         lost => {
-            format!("   Balance {balance}: alice was told that all is well, {lost} are lost.\n")
+            format!("   Balance {balance}: alice received no error, {lost} are lost.\n")
         }
     });
     Ok(())

@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // The front end takes the lock, and must end before the work does.
     let guard = front.mutex("video:9").ttl(Duration::from_secs(30)).no_renew().lock().await?;
-    let line = guard.detach().await?.to_string();
+    let line = guard.detach().await?.expose_secret();
     println!("the front end leaves the lease of {:?} in a queue", "video:9");
 
     // The worker finds it there.

@@ -59,7 +59,13 @@ pub struct Client {
 impl Client {
     /// Connects to one Redis or Valkey server, or to several independent ones.
     ///
-    /// It returns when a majority of the nodes is attached.
+    /// It returns when a majority of the nodes is attached. An address is `redis://HOST:PORT`,
+    /// `HOST:PORT`, `rediss://…` for TLS, or `unix:///PATH`.
+    ///
+    /// Three or more new servers look like servers that have lost their locks. They do not vote for
+    /// the time of a [quarantine](ClientBuilder::quarantine), 73 s by default. The error states how
+    /// much is left. `quorate nodes admit`, or [`admit`](Self::admit), ends it: run it once, when
+    /// the servers are new. A single server, for tests, needs no admission.
     ///
     /// # Cancel safety
     ///
@@ -433,9 +439,9 @@ impl Client {
     pub(crate) async fn watch_nodes<T>(
         &self,
         patience: Duration,
-        look: impl FnMut(&[NodeReport]) -> Option<T>,
+        check: impl FnMut(&[NodeReport]) -> Option<T>,
     ) -> Option<T> {
-        self.inner.watch_nodes(patience, look).await
+        self.inner.watch_nodes(patience, check).await
     }
 }
 

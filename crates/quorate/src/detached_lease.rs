@@ -13,9 +13,10 @@ use thiserror::Error;
 
 /// A detached lease, which no client renews or releases. Another process can adopt it.
 ///
-/// It converts to and from one line of text (`to_string`, `parse`), for a pipe, a queue or an
-/// environment variable. The text is a secret: a process that knows it can renew and release the
-/// lock. `Debug` shows only the name of the lock.
+/// It converts to one line of text by [`expose_secret`](Self::expose_secret), and back by `parse`,
+/// for a pipe, a queue or an environment variable. The text is a secret: a process that knows it
+/// can renew and release the lock. `Debug` shows only the name of the lock, and there is no
+/// `Display`.
 ///
 /// # Examples
 ///
@@ -24,7 +25,7 @@ use thiserror::Error;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let client = quorate::Client::memory();
 /// let guard = client.mutex("job").lock().await?;
-/// let text = guard.detach().await?.to_string();
+/// let text = guard.detach().await?.expose_secret();
 ///
 /// // In the other process:
 /// let guard = client.adopt(&text.parse()?).await?;
@@ -99,6 +100,29 @@ impl DetachedLease {
         self.fence.filter(|_| !self.is_shared())
     }
 
+    /// The lease as one line of text, which `parse` reads. A process that knows it can renew and
+    /// release the lock, so keep it out of logs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::DetachedLease;
+    /// # let client = quorate::Client::memory();
+    /// let lease = client.mutex("video:9").lock().await?.detach().await?;
+    /// let text = lease.expose_secret();
+    /// assert!(!format!("{lease:?}").contains(&text));
+    /// assert_eq!(text.parse::<DetachedLease>()?, lease);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn expose_secret(&self) -> String {
+        let Self { name, owner, ttl, fence } = self;
+        let (fence, owner) = (fence.map_or(0, Fence::get), hex(owner.as_bytes()));
+        format!("{MARK}:{}:{fence}:{owner}:{name}", ttl.as_millis())
+    }
+
     /// The same lease with only what follows from its owner, for a service that gives leases to
     /// untrusted clients. Its [fence](Self::fence) may be smaller.
     ///
@@ -135,7 +159,7 @@ impl DetachedLease {
     /// # use quorate::DetachedLease;
     /// # let client = quorate::Client::memory();
     /// let lease = client.mutex("orders:42").lock().await?.detach().await?.bound_to_owner();
-    /// let forged = lease.to_string().replacen(":10000:", ":86400000:", 1); // the ttl
+    /// let forged = lease.expose_secret().replacen(":10000:", ":86400000:", 1); // the ttl
     /// assert!(!forged.parse::<DetachedLease>()?.is_bound_to_owner());
     /// # Ok(()) }
     /// ```
@@ -163,14 +187,6 @@ impl DetachedLease {
 
     pub(crate) fn parts(&self) -> (&Name, &Owner) {
         (&self.name, &self.owner)
-    }
-}
-
-impl fmt::Display for DetachedLease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fence = self.fence.map_or(0, Fence::get);
-        let owner = hex(self.owner.as_bytes());
-        write!(f, "{MARK}:{}:{fence}:{owner}:{}", self.ttl.as_millis(), self.name)
     }
 }
 
@@ -256,7 +272,7 @@ mod tests {
         for fence in [None, Some(Fence::new(7))] {
             let (name, owner) = (name.clone(), owner.clone());
             let lease = DetachedLease::new(name, owner, Duration::from_millis(1_500), fence);
-            assert_eq!(lease.to_string().parse(), Ok(lease.clone()));
+            assert_eq!(lease.expose_secret().parse(), Ok(lease.clone()));
             assert_eq!(lease.fence(), fence);
         }
         let lease = DetachedLease::new(name, owner, Duration::ZERO, None);

@@ -19,6 +19,7 @@
 
 mod downgrade;
 mod operator;
+mod quarantine;
 mod setup;
 
 use std::{fmt, time::Duration};
@@ -26,15 +27,16 @@ use std::{fmt, time::Duration};
 pub use self::{
     downgrade::DowngradeError,
     operator::{AdmitError, ChangeError},
+    quarantine::QuarantineNotice,
     setup::{ConfigError, ConnectError, InspectError, WouldDeadlock},
 };
-use quorate_core::name::Name;
 pub use quorate_core::{lease::LostReason, name::NameError, terms::TermsError};
+use quorate_core::{name::Name, time_text::TimeText};
 use thiserror::Error;
 
 pub use crate::{
     holder::Holder,
-    node_error::{NodeAnswer, NodeError, NodeReport},
+    node_error::{NodeAnswer, NodeError, NodeReport, QuarantineCause},
 };
 
 /// Why a lock was not acquired.
@@ -59,7 +61,11 @@ pub use crate::{
 #[non_exhaustive]
 pub enum LockError {
     /// Another owner held the lock during the whole wait.
-    #[error("timed out after {waited:?} waiting for the lock {lock:?}{}", HeldBy(.holder))]
+    #[error(
+        "timed out after {} waiting for the lock {lock:?}{}",
+        TimeText(*.waited),
+        HeldBy(.holder)
+    )]
     Timeout {
         /// The name of the lock. For a semaphore, its name.
         lock: String,
@@ -223,8 +229,9 @@ impl LockError {
 pub enum TtlError {
     /// It is longer than the client's `max_ttl`.
     #[error(
-        "invalid ttl {ttl:?}: this client's max_ttl is {max:?}; raise max_ttl on every client of \
-         these nodes"
+        "invalid ttl {}: this client's max_ttl is {}; raise max_ttl on every client of these nodes",
+        TimeText(*.ttl),
+        TimeText(*.max)
     )]
     AboveMax {
         /// The requested ttl.
@@ -448,9 +455,28 @@ impl fmt::Display for HeldBy<'_> {
     }
 }
 
+/// What each node answered, and how long a quarantine lasts that keeps them from voting. New nodes
+/// have one sentence in common.
 pub(crate) struct Reports<'a>(pub(crate) &'a [NodeReport]);
 
 impl fmt::Display for Reports<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match QuarantineNotice::of(self.0) {
+            Some(notice) if notice.is_admissible => {
+                let nodes: Vec<&str> = self.0.iter().map(|report| report.node.as_str()).collect();
+                write!(f, "{}: {notice}", nodes.join(", "))
+            }
+            Some(notice) => write!(f, "{}; {notice}", Answers(self.0)),
+            None => Answers(self.0).fmt(f),
+        }
+    }
+}
+
+/// What each node answered. Operator actions report nothing else: they decide themselves what ends
+/// a quarantine.
+struct Answers<'a>(&'a [NodeReport]);
+
+impl fmt::Display for Answers<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, report) in self.0.iter().enumerate() {
             if index > 0 {

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use quorate_core::fence::Fence;
+use quorate_core::{fence::Fence, time_text::TimeText};
 
 /// The holder of a lock, as reported by the nodes.
 ///
@@ -74,47 +74,14 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.who)?;
         if self.is_foreign {
-            f.write_str(" (not of Quorate)")?;
+            f.write_str(" (not a lock of Quorate)")?;
         }
         if let Some(held_for) = self.held_for {
-            write!(f, " for {}", Shown(held_for))?;
+            write!(f, " for {}", TimeText(held_for))?;
         }
         match self.expires_in {
-            Some(left) => write!(f, ", expires in {}", Shown(left)),
+            Some(left) => write!(f, ", expires in {} unless renewed", TimeText(left)),
             None => f.write_str(", never expires"),
         }
-    }
-}
-
-/// A duration in the unit that people would choose.
-pub(crate) struct Shown(pub(crate) Duration);
-
-impl fmt::Display for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs();
-        let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-        match seconds {
-            0..10 => write!(f, "{seconds}.{} s", self.0.subsec_millis() / 100),
-            10..60 => write!(f, "{seconds} s"),
-            60..3_600 => write!(f, "{minutes} min {} s", seconds % 60),
-            3_600..86_400 => write!(f, "{hours} h {} min", minutes % 60),
-            _ => write!(f, "{days} d {} h", hours % 24),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_shown_in_the_fitting_unit() {
-        let shown = |millis| Shown(Duration::from_millis(millis)).to_string();
-        assert_eq!(shown(0), "0.0 s");
-        assert_eq!(shown(9_999), "9.9 s");
-        assert_eq!(shown(43_210), "43 s");
-        assert_eq!(shown(125_000), "2 min 5 s");
-        assert_eq!(shown(3 * 3_600_000 + 62_000), "3 h 1 min");
-        assert_eq!(shown(9 * 86_400_000 + 4 * 3_600_000), "9 d 4 h");
     }
 }

@@ -10,7 +10,7 @@
 //! # let client = quorate::Client::builder().memory(&nodes).who("cron/db1/77").build()?;
 //! let _guard = client.mutex("orders:42").lock().await?;
 //! let report = client.inspect("orders:42").await?;
-//! assert!(report.to_string().starts_with("orders:42: held by cron/db1/77 for 0."));
+//! assert!(report.to_string().starts_with("orders:42: held by cron/db1/77 for "));
 //! for lock in client.locks("orders:").all().await?.locks {
 //!     println!("{lock}");
 //! }
@@ -23,10 +23,11 @@ use std::{fmt, time::Duration};
 
 use quorate_core::quorum::majority;
 
-use crate::{error::NodeError, holder::Shown};
+use crate::error::NodeError;
 
 pub use self::page::{CursorError, LockCursor, LockPage};
 pub use crate::holder::Holder;
+pub use quorate_core::time_text::TimeText;
 
 /// What the nodes know about one lock.
 ///
@@ -43,7 +44,7 @@ pub use crate::holder::Holder;
 /// let report = client.inspect("orders:42").await?;
 /// assert_eq!(
 ///     report.to_string(),
-///     "orders:42: held by a value of another program (not of Quorate), never expires"
+///     "orders:42: held by a value of another program (not a lock of Quorate), never expires"
 /// );
 /// # Ok(()) }
 /// ```
@@ -204,7 +205,7 @@ pub struct Waiter {
 
 impl fmt::Display for Waiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} for {}", self.who, Shown(self.waiting_for))
+        write!(f, "{} for {}", self.who, TimeText(self.waiting_for))
     }
 }
 

@@ -30,6 +30,7 @@
 //! - [`fence`] has what a resource needs to reject a stale client.
 //! - [`error`] has one error for each operation, with what each node answered.
 //! - [`inspect`] shows who holds a lock, since when, and who waits.
+//! - [`diagnose`] has facts about the nodes, for tools that look for faults.
 //! - [`observe`] reports events. [`blocking`] is the same API without async.
 //! - [`memory`] has nodes in memory that can fail on request, for tests.
 //! - With the feature `local`, `Client::local` excludes the processes of one machine, without any
@@ -44,6 +45,7 @@ pub mod blocking;
 mod client;
 mod clock;
 mod detached_lease;
+pub mod diagnose;
 mod engine;
 pub mod error;
 pub mod fence;
@@ -61,7 +63,7 @@ mod primitive;
 mod timers;
 mod who;
 
-#[cfg(feature = "simulation")]
+#[cfg(feature = "__simulation")]
 #[doc(hidden)]
 pub use self::client::builder::simulation;
 #[cfg(feature = "tls")]
@@ -77,11 +79,11 @@ pub use self::{
         tags::{LeaseTag, TaggedLease},
     },
     detached_lease::{DetachedLease, ParseLeaseError},
-    node::memory,
+    node::{memory, redis::masked_address},
     owner_id::OwnerId,
     primitive::{
         guard::Guard, guard_all::GuardAll, mutex::Mutex, mutex_all::MutexAll, permit::Permit,
         permit::Permits, read_guard::ReadGuard, rwlock::RwLock, semaphore::Semaphore,
-        signal::LossToken, write_guard::WriteGuard,
+        semaphore::names::SemaphoreLock, signal::LossToken, write_guard::WriteGuard,
     },
 };

@@ -2,9 +2,9 @@
 //!
 //! The [`View`](quorate_core::membership::View) of the core decides what a client makes of its
 //! nodes. All links of a client share one view ([`SharedMembership`]), and each link has a
-//! [`LinkMembership`]. A new connection runs the membership handshake. It gets a [`Permit`] with
-//! the terms of its session, or the reason why the node does not vote. When the permit becomes
-//! void, the connection closes.
+//! [`LinkMembership`]. A new connection runs the membership handshake. It gets the [`VotingTerms`]
+//! of its session, or the reason why the node does not vote. When the terms become void, the
+//! connection closes.
 //!
 //! An operator inspects all nodes, decides, and [acts](Acting) through the same shared membership.
 
@@ -16,11 +16,11 @@ mod version;
 
 pub(crate) use self::{
     handshake::Connection,
-    link::{LinkMembership, Permit},
+    link::{LinkMembership, VotingTerms},
     retry::{DELAY_MIN, Retry},
     shared::{Acting, Settings, SharedMembership},
 };
-use crate::error::NodeError;
+use crate::error::{NodeError, QuarantineCause};
 use quorate_core::membership::Disagreement;
 use std::time::Duration;
 
@@ -28,14 +28,16 @@ use std::time::Duration;
 pub(crate) fn differs_by(differs: &Disagreement) -> NodeError {
     match differs {
         // The next node that answers settles it.
-        Disagreement::Unsettled { .. } => quarantined(&differs.to_string(), 0),
+        Disagreement::Unsettled { .. } => {
+            quarantined(&differs.to_string(), 0, QuarantineCause::SetChanged)
+        }
         Disagreement::SameNode(label) => NodeError::SameServer(label.to_string()),
         _ => NodeError::Disagreement(differs.to_string()),
     }
 }
 
-fn quarantined(why: &str, left_ms: u64) -> NodeError {
-    NodeError::Quarantined { left: Duration::from_millis(left_ms), why: why.to_owned() }
+fn quarantined(why: &str, left_ms: u64, cause: QuarantineCause) -> NodeError {
+    NodeError::Quarantined { left: Duration::from_millis(left_ms), why: why.to_owned(), cause }
 }
 
 /// A node does not adopt another config until the clients of the one before the last have expired.

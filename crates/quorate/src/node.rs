@@ -80,6 +80,9 @@ pub(crate) trait Work {
     /// which `joins` is true are put into a batch.
     fn next(&mut self, joins: Joins) -> Option<Request>;
 
+    /// The number of commands that wait.
+    fn len(&self) -> usize;
+
     /// The node has answered immediately, or could not send the request on this connection.
     fn answer(&mut self, request: Request, answer: Result<Reply, NodeError>, connection: u64);
 }
@@ -124,6 +127,25 @@ pub(crate) enum ReplyTo {
 impl Request {
     pub(crate) fn to_inbox(command: Command, number: usize, inbox: Arc<dyn Inbox>) -> Self {
         Self { command, to: ReplyTo::Inbox { inbox, number } }
+    }
+
+    /// The entries of a batch, each as a request of its own. Any other request is its only entry.
+    pub(crate) fn split(self) -> impl Iterator<Item = Self> {
+        let (single, entries) = match (self.command, self.to) {
+            (
+                Command::Batch(entries),
+                ReplyTo::Machine { listener, about: About::Batch(abouts) },
+            ) => {
+                let each = entries.into_iter().zip(abouts);
+                let entry = move |(command, about)| {
+                    let to = ReplyTo::Machine { listener: listener.clone(), about };
+                    Self { command, to }
+                };
+                (None, Some(each.map(entry)))
+            }
+            (command, to) => (Some(Self { command, to }), None),
+        };
+        single.into_iter().chain(entries.into_iter().flatten())
     }
 
     pub(crate) const fn is_of_machine(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use quorate_core::quorum::Vote;
+use quorate_core::{quorum::Vote, time_text::TimeText};
 use thiserror::Error;
 
 /// What one node answered in one round, or what is wrong with it when the report is made.
@@ -146,7 +146,7 @@ pub enum NodeError {
     #[error("busy with a script")]
     Busy,
     /// It is the same server as another node, so its vote would count twice.
-    #[error("is the same server as {0}")]
+    #[error("is the same server as {0}, and would vote twice: remove one of the two addresses")]
     SameServer(String),
     /// No trusted TLS connection could be established.
     #[error("TLS failed: {0}")]
@@ -168,12 +168,14 @@ pub enum NodeError {
     #[error("the session was lost")]
     SessionLost,
     /// The server may have forgotten locks, and does not vote until these have expired.
-    #[error("in quarantine for {} more: {why}", shown(*left))]
+    #[error("in quarantine for {} more: {why}", TimeText(*left))]
     Quarantined {
         /// The remaining time.
         left: Duration,
         /// Why the server may have forgotten locks.
         why: String,
+        /// The same, for programs.
+        cause: QuarantineCause,
     },
     /// The nodes and this client disagree about the set of nodes.
     #[error("disagreement: {0}")]
@@ -208,10 +210,35 @@ pub enum NodeError {
     ShutDown,
 }
 
-/// Rounded up to a tenth of a second.
-fn shown(left: Duration) -> String {
-    let tenths = left.as_millis().div_ceil(100);
-    format!("{}.{} s", tenths / 10, tenths % 10)
+/// Why a node does not vote, although it could be a node.
+///
+/// # Examples
+///
+/// ```
+/// use quorate::error::{NodeAnswer, NodeError, NodeReport, QuarantineCause};
+///
+/// fn is_new(report: &NodeReport) -> bool {
+///     match &report.answer {
+///         NodeAnswer::NodeError(NodeError::Quarantined { cause, .. }) => {
+///             *cause == QuarantineCause::New
+///         }
+///         _ => false,
+///     }
+/// }
+/// # let client = quorate::Client::memory();
+/// assert!(!is_new(&client.node_status()[0]));
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum QuarantineCause {
+    /// The node knows no lock and is empty: it is new, or has lost all its data.
+    New,
+    /// The node may have forgotten locks.
+    Forgotten,
+    /// The set of nodes was changed a short while ago, or is being changed.
+    SetChanged,
+    /// The quarantine has ended, and holders renew their leases first.
+    Recovering,
 }
 
 impl NodeError {
@@ -321,11 +348,21 @@ impl NodeError {
     }
 }
 
-/// A server's text, safe for a log: no control characters, and limited in length.
+/// A server's text, safe for a log: no control characters, and limited to whole sentences.
 fn printable(text: &str) -> String {
-    const TEXT_LEN_MAX: usize = 200;
-    text.chars().filter(|c| !c.is_control()).take(TEXT_LEN_MAX).collect()
+    let plain: String = text.chars().filter(|c| !c.is_control()).collect();
+    let Some((end, _)) = plain.char_indices().nth(TEXT_LEN_MAX) else { return plain };
+    let start = &plain[..end];
+    // The end of the last sentence, or of the last word.
+    match (start.rfind(". "), start.rfind(' ')) {
+        (Some(sentence), _) => start[..=sentence].to_owned(),
+        (None, Some(word)) => format!("{}…", &start[..word]),
+        (None, None) => format!("{start}…"),
+    }
 }
+
+/// The longest text of a server, in characters. The longest common error has 350.
+const TEXT_LEN_MAX: usize = 500;
 
 #[cfg(test)]
 mod tests {
@@ -355,6 +392,26 @@ mod tests {
     #[test]
     fn hostile_server_cannot_write_to_the_terminal() {
         let text = NodeError::from_reply(&format!("ERR \x1b[31m\n{}", "x".repeat(999))).to_string();
-        assert!(text.len() < 250 && !text.contains('\x1b') && !text.contains('\n'), "{text}");
+        assert!(
+            text.len() < TEXT_LEN_MAX + 50 && !text.contains('\x1b') && !text.contains('\n'),
+            "{text}"
+        );
     }
+
+    #[test]
+    fn long_server_texts_end_with_a_sentence() {
+        let text = NodeError::from_reply(MISCONF).to_string();
+        assert!(text.ends_with("details about the RDB error."), "{text}");
+        let sentence = "Redis is running in protected mode. ";
+        let text = NodeError::from_reply(&format!("DENIED {}", sentence.repeat(40))).to_string();
+        assert!(text.ends_with("protected mode.") && text.len() > 450, "{text}");
+        let text = NodeError::from_reply(&format!("ERR {}", "word ".repeat(200))).to_string();
+        assert!(text.ends_with(" word…"), "{text}");
+    }
+
+    const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently \
+        unable to persist to disk. Commands that may modify the data set are disabled, because \
+        this instance is configured to report errors during writes if RDB snapshotting fails \
+        (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the \
+        RDB error.";
 }

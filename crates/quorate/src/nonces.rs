@@ -24,7 +24,7 @@ pub(crate) struct Nonces(Source);
 #[derive(Clone)]
 enum Source {
     System,
-    #[cfg(feature = "simulation")]
+    #[cfg(feature = "__simulation")]
     Seeded(std::sync::Arc<std::sync::Mutex<quorate_core::backoff::Jitter>>),
     #[cfg(test)]
     Broken,
@@ -37,7 +37,7 @@ impl Nonces {
     }
 
     /// For a simulation: the same numbers for the same seed. They are no secrets.
-    #[cfg(feature = "simulation")]
+    #[cfg(feature = "__simulation")]
     pub(crate) fn from_seed(seed: u64) -> Self {
         let stream = quorate_core::backoff::Jitter::new(seed);
         Self(Source::Seeded(std::sync::Arc::new(std::sync::Mutex::new(stream))))
@@ -84,7 +84,7 @@ impl Nonces {
         let mut bytes = [0; LEN];
         match &self.0 {
             Source::System => getrandom::fill(&mut bytes).map_err(NoRandomness)?,
-            #[cfg(feature = "simulation")]
+            #[cfg(feature = "__simulation")]
             Source::Seeded(stream) => {
                 let mut stream = stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 for part in bytes.chunks_mut(8) {
@@ -172,7 +172,7 @@ mod tests {
         assert!(text.starts_with("the operating system gives no random bytes: "), "{text}");
     }
 
-    #[cfg(feature = "simulation")]
+    #[cfg(feature = "__simulation")]
     #[test]
     fn same_seed_gives_the_same_nonces() {
         let draw = |nonces: Nonces| (nonces.client().unwrap(), nonces.session().unwrap());

@@ -170,7 +170,7 @@ impl<'a> Fixture<'a> {
                 Fate::NextKilled => match self.wanted {
                     Wanted::Lock => first_in_queue(&self.servers[0]),
                     // The first waiter for a permit holds a lock for that.
-                    Wanted::Permit => self.servers[0].get("round#line"),
+                    Wanted::Permit => self.servers[0].get("round#queue"),
                 },
             };
             let client = owner.and_then(|owner| Position::of(&owner)).map(|place| place.client);
@@ -226,7 +226,7 @@ async fn take_turns(wanted: Wanted, name: &str, folder: &Path, urls: &[&str]) ->
         let fence = guard.fence().ok_or("there is a fence in this mode")?.get();
         let holding = request.acquired(Some(fence), Some(valid_until));
         // Work that takes a while, so that the process can be killed while it holds the lock.
-        for _ in 0..LOOKS {
+        for _ in 0..CHECKS {
             let _ = guard.verify().await;
         }
         match guard.check() {
@@ -248,4 +248,4 @@ const PERMITS: u32 = 2;
 const TTL: Duration = Duration::from_millis(600);
 
 /// How often a holder asks the nodes whether it still holds the lock.
-const LOOKS: u32 = 40;
+const CHECKS: u32 = 40;

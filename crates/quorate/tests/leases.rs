@@ -87,7 +87,7 @@ fn run_rivals(servers: &[Server]) {
     for round in 0..ROUNDS {
         let mutex = client.mutex(LOCK).ttl(LONG);
         let guard = mutex.lock_timeout(PATIENCE).expect("two nodes are there");
-        let lease = guard.detach().expect("it is held").to_string();
+        let lease = guard.detach().expect("it is held").expose_secret();
         let mut rivals =
             [(); RIVALS].map(|()| Child::start(command(ADOPTER).arg(&lease).args(&urls)));
         rivals.iter().for_each(|rival| assert_eq!(rival.next_line(), READY));
@@ -139,7 +139,7 @@ fn take(urls: &[&str]) {
         let guard = client.mutex(LOCK).lock_timeout(PATIENCE).await.expect("it is free");
         guard.detach().await.expect("it is held")
     });
-    print_line(&lease.to_string());
+    print_line(&lease.expose_secret());
 }
 
 const TAKER: &str = "taker";

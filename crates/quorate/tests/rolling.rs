@@ -124,10 +124,10 @@ impl Rivals {
                 mutex.lock().await.expect("the lock is granted to it")
             }));
             let is_waiting = async || client.inspect(name).await.expect("nodes").waiting_total == 1;
-            let mut looks = interval(ASK_EVERY);
+            let mut checks = interval(ASK_EVERY);
             let one_waits = async {
                 while !is_waiting().await {
-                    looks.tick().await;
+                    checks.tick().await;
                 }
             };
             timeout(PATIENCE, one_waits).await.expect("one waits");

@@ -8,17 +8,17 @@ use crate::api::surface::Public;
 pub(super) fn findings(public: &Public<'_>) -> Vec<String> {
     let Public { path, item, document } = public;
     let mut found = Vec::new();
-    let mut look = |at: Item<'_>, shown: Item<'_>| {
+    let mut check = |at: Item<'_>, shown: Item<'_>| {
         let line = |home| format!("{}: {path} shows `{home}`", at.place());
         found.extend(foreign_in(shown, document).into_iter().map(line));
     };
-    look(*item, *item);
-    parts(*item, document).into_iter().for_each(|part| look(part, part));
+    check(*item, *item);
+    parts(*item, document).into_iter().for_each(|part| check(part, part));
     for block in implementations(*item, document) {
-        look(block, block);
+        check(block, block);
         // The methods of an inherent block are items by themselves.
         if !block.inner()["trait"].is_null() {
-            document.items(&block.inner()["items"]).for_each(|member| look(block, member));
+            document.items(&block.inner()["items"]).for_each(|member| check(block, member));
         }
     }
     found

@@ -14,7 +14,8 @@ pub(super) fn mixed_mutants(source: &Source, _: &Tree) -> Findings {
     for (at, line) in source.product_lines().filter(|_| source.path() != MUTANTS) {
         let code = code_of(line).trim();
         if statement.is_empty() && !code.starts_with(OPENING) {
-            let is_named = has_start_of_word(&code.to_lowercase(), "mutant");
+            let is_named =
+                has_start_of_word(&code.to_lowercase(), "mutant") || code.contains(FEATURE);
             if code.contains(MACRO) || is_named && code != DECLARATION {
                 found.push((at, MESSAGE.to_owned()));
             }
@@ -49,6 +50,7 @@ fn behind(statement: &str) -> Option<&str> {
 
 const MUTANTS: &str = "crates/quorate-core/src/mutant.rs";
 const DECLARATION: &str = "pub mod mutant;";
+const FEATURE: &str = "__mutants";
 const MACRO: &str = "mutate!";
 const OPENING: &str = "mutate!(";
 const MESSAGE: &str = "a mutant is in a `mutate!` that has its lines for itself";
@@ -76,7 +78,7 @@ mod tests {
             "mutate!(NoYield => a)",
             "mutate! { NoYield => a }",
             "let a = is_on(Mutant::NoYield);",
-            "#[cfg(feature = \"mutants\")]",
+            "#[cfg(feature = \"__mutants\")]",
             "let a =\n    mutate!(NoYield => b);",
         ] {
             let text = format!("//! A.\nfn a() {{\n{code}\n}}\n");

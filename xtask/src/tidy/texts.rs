@@ -25,21 +25,50 @@ pub(super) fn texts(source: &Source) -> Vec<Piece> {
 
 /// The comments and the string literals of Rust code.
 fn of_rust(text: &str) -> Vec<Piece> {
-    let (mut pieces, mut line, mut rest) = (Vec::new(), 1, text);
+    let texts = parts_of_rust(text).into_iter().filter(|part| part.kind == Kind::Text);
+    texts
+        .flat_map(|part| (part.line..).zip(part.text.lines()))
+        .map(|(at, text)| (at, without_mark(text).to_owned()))
+        .collect()
+}
+
+/// The identifiers of a file of Rust code, each with its line.
+pub(super) fn identifiers(source: &Source) -> Vec<Piece> {
+    let words = parts_of_rust(source.text()).into_iter().filter(|part| part.kind == Kind::Word);
+    words.map(|part| (part.line, part.text.to_owned())).collect()
+}
+
+struct Part<'a> {
+    kind: Kind,
+    line: usize,
+    text: &'a str,
+}
+
+#[derive(PartialEq)]
+enum Kind {
+    /// A comment or a literal.
+    Text,
+    /// An identifier, a keyword or a number.
+    Word,
+    Sign,
+}
+
+fn parts_of_rust(text: &str) -> Vec<Part<'_>> {
+    let (mut parts, mut line, mut rest) = (Vec::new(), 1, text);
     while let Some(sign) = rest.chars().next() {
-        let length = if let Some(length) = comment(rest).or_else(|| literal(rest)) {
-            let found = (line..).zip(rest[..length].lines());
-            pieces.extend(found.map(|(at, text)| (at, without_mark(text).to_owned())));
-            length
+        let (kind, length) = if let Some(length) = comment(rest).or_else(|| literal(rest)) {
+            (Kind::Text, length)
         } else if is_of_word(sign) {
-            rest.find(|sign| !is_of_word(sign)).unwrap_or(rest.len())
+            (Kind::Word, rest.find(|sign| !is_of_word(sign)).unwrap_or(rest.len()))
         } else {
-            sign.len_utf8()
+            (Kind::Sign, sign.len_utf8())
         };
-        line += rest[..length].matches('\n').count();
-        rest = &rest[length..];
+        let (text, after) = rest.split_at(length);
+        parts.push(Part { kind, line, text });
+        line += text.matches('\n').count();
+        rest = after;
     }
-    pieces
+    parts
 }
 
 fn without_mark(text: &str) -> &str {

@@ -93,8 +93,8 @@ class LockRequest:
     ttl: float
     mode: str
     permits: Optional[int]
-    owner: Optional[str]
-    reason: Optional[str]
+    who: Optional[str]
+    why: Optional[str]
     identity: Optional[str] = None
 
     def __post_init__(self) -> None:
@@ -111,8 +111,8 @@ class LockRequest:
             "wait_ms": math.ceil(wait * 1000),
             "mode": self.mode,
             "permits": self.permits,
-            "owner": self.owner,
-            "reason": self.reason,
+            "who": self.who,
+            "why": self.why,
             "identity": self.identity,
         }
         present = {name: value for name, value in values.items() if value is not None}
@@ -226,5 +226,5 @@ def renew_pause(remaining: float, error: QuorateError) -> float:
     return min(max(after or 0.0, 0.05), remaining / 4)
 
 
-def default_owner() -> str:
+def default_who() -> str:
     return f"{socket.gethostname()}/{os.getpid()}"

@@ -28,9 +28,9 @@ class AsyncClient:
         *,
         timeout: float = 5.0,
         ssl_context: Optional[ssl.SSLContext] = None,
-        owner: Optional[str] = None,
+        who: Optional[str] = None,
     ) -> None:
-        self._owner = _wire.default_owner() if owner is None else owner
+        self._who = _wire.default_who() if who is None else who
         self._sender = _Sender(Failover(_wire.endpoints(url)), token, timeout, ssl_context)
 
     def lock(
@@ -41,7 +41,7 @@ class AsyncClient:
         *,
         mode: str = "mutex",
         permits: Optional[int] = None,
-        reason: Optional[str] = None,
+        why: Optional[str] = None,
         identity: Optional[str] = None,
         on_lost: OnLost = None,
         renew: bool = True,
@@ -52,7 +52,7 @@ class AsyncClient:
         ``mode`` is ``mutex``, ``read``, ``write`` or ``permits``. Cancelling leaves the queue.
         Calls with the same ``identity`` hold the lock at the same time.
         """
-        request = LockRequest(name, ttl, mode, permits, self._owner, reason, identity)
+        request = LockRequest(name, ttl, mode, permits, self._who, why, identity)
         return Acquiring(self._sender, request, wait, on_lost, renew)
 
     async def try_lock(
@@ -62,13 +62,13 @@ class AsyncClient:
         *,
         mode: str = "mutex",
         permits: Optional[int] = None,
-        reason: Optional[str] = None,
+        why: Optional[str] = None,
         identity: Optional[str] = None,
         on_lost: OnLost = None,
         renew: bool = True,
     ) -> Optional[AsyncLease]:
         """Acquires the lock if it is free. Returns ``None`` if it is held."""
-        request = LockRequest(name, ttl, mode, permits, self._owner, reason, identity)
+        request = LockRequest(name, ttl, mode, permits, self._who, why, identity)
         try:
             return await Acquiring(self._sender, request, 0, on_lost, renew)
         except Held:

@@ -31,9 +31,9 @@ class Client:
         *,
         timeout: float = 5.0,
         ssl_context: Optional[ssl.SSLContext] = None,
-        owner: Optional[str] = None,
+        who: Optional[str] = None,
     ) -> None:
-        self._owner = _wire.default_owner() if owner is None else owner
+        self._who = _wire.default_who() if who is None else who
         self._sender = _Sender(Failover(_wire.endpoints(url)), token, timeout, ssl_context)
 
     def lock(
@@ -42,7 +42,7 @@ class Client:
         ttl: float = 10.0,
         wait: Optional[float] = None,
         *,
-        reason: Optional[str] = None,
+        why: Optional[str] = None,
         identity: Optional[str] = None,
         on_lost: OnLost = None,
         renew: bool = True,
@@ -53,7 +53,7 @@ class Client:
         ``on_lost`` is called from another thread when the lease is lost. Calls with the same
         ``identity`` hold the lock at the same time, each with a lease of its own.
         """
-        return self._acquire(name, "mutex", None, ttl, wait, reason, on_lost, renew, identity)
+        return self._acquire(name, "mutex", None, ttl, wait, why, on_lost, renew, identity)
 
     def write(
         self,
@@ -61,13 +61,13 @@ class Client:
         ttl: float = 10.0,
         wait: Optional[float] = None,
         *,
-        reason: Optional[str] = None,
+        why: Optional[str] = None,
         identity: Optional[str] = None,
         on_lost: OnLost = None,
         renew: bool = True,
     ) -> Lease:
         """Acquires the lock exclusively, against readers and writers."""
-        return self._acquire(name, "write", None, ttl, wait, reason, on_lost, renew, identity)
+        return self._acquire(name, "write", None, ttl, wait, why, on_lost, renew, identity)
 
     def read(
         self,
@@ -75,12 +75,12 @@ class Client:
         ttl: float = 10.0,
         wait: Optional[float] = None,
         *,
-        reason: Optional[str] = None,
+        why: Optional[str] = None,
         on_lost: OnLost = None,
         renew: bool = True,
     ) -> Lease:
         """Acquires the lock together with other readers. The lease has no fence."""
-        return self._acquire(name, "read", None, ttl, wait, reason, on_lost, renew)
+        return self._acquire(name, "read", None, ttl, wait, why, on_lost, renew)
 
     def permit(
         self,
@@ -89,12 +89,12 @@ class Client:
         ttl: float = 10.0,
         wait: Optional[float] = None,
         *,
-        reason: Optional[str] = None,
+        why: Optional[str] = None,
         on_lost: OnLost = None,
         renew: bool = True,
     ) -> Lease:
         """Acquires one of ``permits`` permits. All owners must use the same number."""
-        return self._acquire(name, "permits", permits, ttl, wait, reason, on_lost, renew)
+        return self._acquire(name, "permits", permits, ttl, wait, why, on_lost, renew)
 
     def try_lock(
         self,
@@ -103,7 +103,7 @@ class Client:
         *,
         mode: str = "mutex",
         permits: Optional[int] = None,
-        reason: Optional[str] = None,
+        why: Optional[str] = None,
         identity: Optional[str] = None,
         on_lost: OnLost = None,
         renew: bool = True,
@@ -113,7 +113,7 @@ class Client:
         ``mode`` is ``mutex``, ``read``, ``write`` or ``permits``.
         """
         try:
-            return self._acquire(name, mode, permits, ttl, 0, reason, on_lost, renew, identity)
+            return self._acquire(name, mode, permits, ttl, 0, why, on_lost, renew, identity)
         except Held:
             return None
 
@@ -124,12 +124,12 @@ class Client:
         permits: Optional[int],
         ttl: float,
         wait: Optional[float],
-        reason: Optional[str],
+        why: Optional[str],
         on_lost: OnLost,
         renew: bool,
         identity: Optional[str] = None,
     ) -> Lease:
-        request = LockRequest(name, ttl, mode, permits, self._owner, reason, identity)
+        request = LockRequest(name, ttl, mode, permits, self._who, why, identity)
         left, held = Wait(wait), None
         while True:
             request_wait = left.next(held)

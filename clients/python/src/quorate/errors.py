@@ -28,7 +28,7 @@ class LeaseLost(QuorateError):
 class Holder:
     """The holder of a lock, as the nodes reported it."""
 
-    owner: str
+    who: str
     expires_in: Optional[float]
     """Seconds until the lock expires unless the holder renews it."""
 
@@ -57,7 +57,7 @@ class Held(ServiceError):
         if isinstance(holder, dict):
             left_ms = holder.get("expires_in_ms")
             left = None if left_ms is None else float(left_ms) / 1000
-            self.holder = Holder(str(holder.get("owner", "")), left)
+            self.holder = Holder(str(holder.get("who", "")), left)
 
 
 class NoQuorum(ServiceError):

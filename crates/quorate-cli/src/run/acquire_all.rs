@@ -125,7 +125,7 @@ async fn lock_all(
     let acquired = tokio::select! {
         biased;
         acquired = lock_quietly(&set, ttl, left) => acquired,
-        never = status.report(client, requests, reporter) => match never {},
+        failure = status.report(client, requests, reporter) => return Err(failure),
     };
     reporter.status("");
     let guard = match acquired {
@@ -184,5 +184,8 @@ async fn busy_failure(
 }
 
 fn with_names(requests: &[Request<'_>], failure: Failure) -> Failure {
-    Failure { text: format!("{}: {}", All(requests), failure.text), ..failure }
+    match requests.iter().any(|it| failure.text.contains(&format!("{:?}", it.name))) {
+        true => failure,
+        false => Failure { text: format!("{}: {}", All(requests), failure.text), ..failure },
+    }
 }

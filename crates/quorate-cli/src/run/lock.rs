@@ -7,7 +7,7 @@ use std::{
 
 use quorate::{
     Client, Guard, Mutex, Permit, Permits, ReadGuard,
-    error::{Holder, LockError},
+    error::{Holder, LockError, NodeAnswer, NodeError},
     inspect::LockReport,
 };
 
@@ -17,7 +17,7 @@ use super::{
     wait_status::WaitStatus,
 };
 use crate::{
-    exit::{BUSY, Failure, UNAVAILABLE, quorum_failure_code},
+    exit::{BUSY, Failure, UNAVAILABLE, check_distinct, quorum_failure_code},
     inspect::{holders, truncated},
     reporter::Reporter,
     time,
@@ -49,7 +49,7 @@ pub(super) async fn lock_each(
     let guards = tokio::select! {
         biased;
         guards = lock_quietly(client, request, ttl, left) => guards,
-        never = status.report(client, std::slice::from_ref(request), reporter) => match never {},
+        failure = status.report(client, std::slice::from_ref(request), reporter) => Err(failure),
     };
     reporter.status("");
     let guards = guards.map_err(|failure| with_name(request.name, failure))?;
@@ -67,8 +67,13 @@ pub(super) async fn lock_each(
     Ok(guards)
 }
 
+/// The failure with the name of the lock, unless the text already contains it.
 pub(crate) fn with_name(name: &str, failure: Failure) -> Failure {
-    Failure { text: format!("{name:?}: {}", failure.text), ..failure }
+    let name = format!("{name:?}");
+    match failure.text.contains(&name) {
+        true => failure,
+        false => Failure { text: format!("{name}: {}", failure.text), ..failure },
+    }
 }
 
 fn acquired(request: &Request<'_>, guards: &[Guard]) -> String {
@@ -216,6 +221,21 @@ fn mutex(client: &Client, request: &Request<'_>) -> Mutex {
     }
 }
 
+/// Fails if two addresses lead to one server. A majority may have answered before that is known.
+pub(crate) async fn check_nodes(client: &Client) -> Result<(), Failure> {
+    let started = Instant::now();
+    loop {
+        let nodes = client.node_status();
+        check_distinct(&nodes)?;
+        let connecting = NodeAnswer::NodeError(NodeError::Connecting);
+        let is_known = nodes.iter().all(|it| it.answer != connecting);
+        if is_known || started.elapsed() >= CONNECTED_AFTER {
+            return Ok(());
+        }
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
 /// Why the lock was not acquired.
 pub(super) async fn busy_text(
     client: &Client,
@@ -227,6 +247,8 @@ pub(super) async fn busy_text(
         // It is not known which permit's lock the holder has, and other libraries do not use those.
         Mode::Permit(_) | Mode::Permits { .. } => None,
     };
+    // The nodes that refused may not have answered the question who holds the lock in time.
+    let holder = holder.or_else(|| report.as_ref()?.holder.clone());
     let holder = holder.map(|mut holder| {
         if !request.is_permit() && !is_ours(&holder, report.as_ref()) {
             holder.who = truncated(&holder.who);
@@ -275,6 +297,9 @@ const UNREACHABLE_MIN: Duration = Duration::from_secs(10);
 
 /// How much longer than a ttl the library may take to report that the nodes are unreachable.
 const UNREACHABLE_DETECTED_AFTER: Duration = Duration::from_millis(500);
+
+/// A node that answers is connected after this time.
+const CONNECTED_AFTER: Duration = Duration::from_millis(100);
 
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 

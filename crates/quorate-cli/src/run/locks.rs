@@ -7,10 +7,11 @@ use quorate::{Client, ClientBuilder, Guard, error::ReleaseError};
 
 use super::{
     acquire_all::{self, WaitLimit},
+    lock::check_nodes,
     nested,
     request::Requests,
 };
-use crate::{exit::Failure, reporter::Reporter, time};
+use crate::{exit::Failure, progress, reporter::Reporter, time};
 
 /// How long to wait for a lock.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -59,6 +60,11 @@ impl Locks {
         let main_index = all.iter().position(|request| request == main).unwrap_or_default();
         let wait_limit = WaitLimit { started: Instant::now(), limit: wait_args.limit() };
         let guards = acquire_all::acquire(&client, all, ttl, &wait_limit, reporter).await?;
+        if let Err(failure) = check_nodes(&client).await {
+            drop(guards);
+            let _ = client.shutdown(RELEASE_GRACE).await;
+            return Err(failure);
+        }
         let permits = guards.iter().filter_map(|guard| main.permit_number(guard.name())).collect();
         Ok(Self { client, guards, main_index, permits, acquired_at: Instant::now() })
     }
@@ -76,9 +82,9 @@ impl Locks {
     pub(crate) async fn lost(&self) -> String {
         let mut losses: Vec<_> = self.guards.iter().map(|guard| Box::pin(guard.lost())).collect();
         std::future::poll_fn(|cx| {
-            for (guard, loss) in self.guards.iter().zip(&mut losses) {
+            for loss in &mut losses {
                 if let std::task::Poll::Ready(lost) = loss.as_mut().poll(cx) {
-                    return std::task::Poll::Ready(format!("{:?}: {lost}", guard.name()));
+                    return std::task::Poll::Ready(format!("{:?}: {}", lost.lock, lost.reason));
                 }
             }
             std::task::Poll::Pending
@@ -121,11 +127,13 @@ impl Locks {
         let mut was_held = true;
         for guard in self.guards {
             let name = guard.name().to_owned();
-            match guard.release().await {
+            let text = |waited| format!("releasing {name:?} for {}", time::shown(waited));
+            match progress::during_async(reporter, text, guard.release()).await {
                 Ok(()) => {}
                 Err(ReleaseError::Lost(lost)) => {
                     was_held = false;
-                    reporter.error(&format!("{name:?} was lost while the command ran: {lost}"));
+                    let why = lost.reason;
+                    reporter.error(&format!("{name:?} was lost while the command ran: {why}"));
                 }
                 Err(error) => reporter.warn(&format!("{name:?} expires after its ttl: {error}")),
             }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt, num::NonZeroU32};
 
 use clap::Args;
-use quorate::{ClientBuilder, Semaphore};
+use quorate::{ClientBuilder, Semaphore, SemaphoreLock};
 
 use crate::{exit::Failure, settings::text_of};
 
@@ -154,25 +154,27 @@ impl Request<'_> {
 
     /// The number of the permit that is the lock of this name.
     pub(crate) fn permit_number(&self, lock: &str) -> Option<u32> {
-        let part = self.part(lock)?;
-        let is_plain = part.bytes().all(|byte| byte.is_ascii_digit()) && !part.starts_with('0');
-        part.parse().ok().filter(|_| is_plain)
+        match self.part(lock)? {
+            SemaphoreLock::Permit(number) => Some(number),
+            SemaphoreLock::Queue => None,
+        }
     }
 
     /// Whether the lock of this name is part of the requested semaphore.
     pub(crate) fn includes(&self, lock: &str) -> bool {
-        self.permit_number(lock).is_some() || self.part(lock) == Some(QUEUE)
+        self.part(lock).is_some()
     }
 
     /// The lock that the first waiter for a permit holds.
     pub(crate) fn queue_lock(&self) -> String {
-        format!("{}#{QUEUE}", self.name)
+        SemaphoreLock::Queue.name_in(self.name)
     }
 
-    fn part<'a>(&self, lock: &'a str) -> Option<&'a str> {
+    fn part(&self, lock: &str) -> Option<SemaphoreLock> {
         match self.mode {
             Mode::Permit(_) | Mode::Permits { .. } => {
-                lock.strip_prefix(self.name)?.strip_prefix('#')
+                let (semaphore, part) = SemaphoreLock::parse(lock)?;
+                (semaphore == self.name).then_some(part)
             }
             Mode::Exclusive | Mode::Reentrant | Mode::Shared => None,
         }
@@ -206,9 +208,6 @@ pub(crate) fn take(text: &str) -> Result<NonZeroU32, String> {
 /// The variable with the identity of a command and of all its descendants.
 const IDENTITY: &str = "QUORATE_IDENTITY";
 
-/// The part of its name after the `#`.
-const QUEUE: &str = "line";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,7 +224,7 @@ mod tests {
             ("jobs#1", Some(1)),
             // From a client with a larger `--permits`.
             ("jobs#1024", Some(1024)),
-            ("jobs#line", None),
+            ("jobs#queue", None),
             ("jobs#01", None),
             ("jobs#+1", None),
             ("jobs#", None),
@@ -234,7 +233,7 @@ mod tests {
             ("my-jobs#1", None),
         ] {
             assert_eq!(request(THREE).permit_number(lock), number, "{lock}");
-            assert_eq!(request(THREE).includes(lock), number.is_some() || lock == "jobs#line");
+            assert_eq!(request(THREE).includes(lock), number.is_some() || lock == "jobs#queue");
             assert!(
                 !request(Mode::Exclusive).includes(lock) && !request(Mode::Shared).includes(lock)
             );

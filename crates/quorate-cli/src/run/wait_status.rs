@@ -1,17 +1,22 @@
-//! Progress of a wait: live on a terminal, otherwise in the message after the wait.
+//! Progress of a wait: live on a terminal, otherwise in a line from time to time.
 
-use std::{cell::RefCell, convert::Infallible, fmt, time::Duration};
+use std::{
+    cell::RefCell,
+    fmt,
+    time::{Duration, Instant},
+};
 
 use quorate::{
     Client,
-    error::{NodeAnswer, NodeError, NodeReport},
+    error::{NodeAnswer, NodeError, NodeReport, QuarantineNotice},
     inspect::LockReport,
 };
 
 use super::request::{Mode, Request};
 use crate::{
+    exit::{Failure, check_distinct, majority},
     inspect::{holders, redact_foreign_holders},
-    reporter::Reporter,
+    reporter::{Reporter, columns, fitting},
     time,
 };
 
@@ -27,41 +32,49 @@ impl WaitStatus {
         self.holder.into_inner()
     }
 
-    /// Reports the progress on a terminal while it is polled. That the nodes do not vote yet is
-    /// reported everywhere, once, because that wait can take a minute.
+    /// Reports the progress while it is polled: live on a terminal, elsewhere once and then ever
+    /// more rarely. Completes if waiting is in vain.
     pub(super) async fn report(
         &self,
         client: &Client,
         requests: &[Request<'_>],
         reporter: &Reporter,
-    ) -> Infallible {
-        let all = All(requests);
-        let mut is_reported = false;
-        tokio::time::sleep(FIRST_REPORT_AFTER).await;
+    ) -> Failure {
+        let (started, mut due) = (Instant::now(), Due::default());
         loop {
             let nodes = client.node_status();
-            match quarantined_for(&nodes) {
-                Some(left) => {
-                    if !is_reported {
-                        is_reported = true;
-                        reporter.warn(&format!("waiting for {all}: {}", Quarantined(&nodes)));
-                    }
-                    let left = time::shown(left);
-                    reporter.status(&format!(
-                        "waiting for {all}: no majority votes for another {left}"
-                    ));
-                }
-                None if reporter.is_interactive() || reporter.is_verbose() => {
-                    self.inspect_all(client, requests, reporter).await;
-                }
-                None => {}
+            if let Err(failure) = check_distinct(&nodes) {
+                return failure;
             }
-            tokio::time::sleep(RECHECK_AFTER).await;
+            let waited = started.elapsed();
+            if waited < SETTLED_AFTER {
+                tokio::time::sleep(SETTLED_AFTER / 10).await;
+                continue;
+            }
+            match Obstacle::of(&nodes) {
+                // It is not known yet why a node does not answer.
+                Some(obstacle) if obstacle.is_connecting && waited < CONNECTED_AFTER => {}
+                Some(obstacle) => due.report_obstacle(requests, &obstacle, waited, reporter),
+                None => {
+                    due.obstacle = None;
+                    if reporter.is_interactive() || reporter.is_verbose() || due.is_due(waited) {
+                        let columns = reporter.is_interactive().then(columns);
+                        let line = self.inspect_all(client, requests, columns).await;
+                        due.report(&line, waited, reporter);
+                    }
+                }
+            }
+            tokio::time::sleep(due.pause(started.elapsed())).await;
         }
     }
 
-    /// Of several locks, reports the first that is not reserved for this client.
-    async fn inspect_all(&self, client: &Client, requests: &[Request<'_>], reporter: &Reporter) {
+    /// Of several locks, describes the first that is not reserved for this client.
+    async fn inspect_all(
+        &self,
+        client: &Client,
+        requests: &[Request<'_>],
+        columns: Option<usize>,
+    ) -> String {
         let mut last = None;
         for request in requests {
             let inspected = match request.mode {
@@ -72,9 +85,9 @@ impl WaitStatus {
                     client.inspect(request.queue_lock()).await
                 }
             };
-            let Ok(report) = inspected else {
-                return reporter
-                    .status(&format!("waiting for {request}: too few nodes report the holder"));
+            let report = match inspected {
+                Ok(report) => report,
+                Err(error) => return format!("waiting for {request}: {error}"),
             };
             let holder = report.holder.as_ref();
             let is_blocking = holder.is_some_and(|holder| !holder.is_this_client);
@@ -83,18 +96,123 @@ impl WaitStatus {
                 break;
             }
         }
-        if let Some((request, report)) = last {
-            self.report_lock(request, &report, reporter);
-        }
-    }
-
-    fn report_lock(&self, request: &Request<'_>, report: &LockReport, reporter: &Reporter) {
-        reporter.status(&status_line(request, report));
+        let Some((request, report)) = last else { return String::new() };
         // The first waiter for a permit is not a holder.
         let is_ours = report.holder.as_ref().is_some_and(|holder| holder.is_this_client);
         if !request.is_permit() && !is_ours && report.holder.is_some() {
-            self.holder.replace(holders(report));
+            self.holder.replace(holders(&report));
         }
+        match columns {
+            Some(columns) => fitting_status_line(request, report, columns),
+            None => status_line(request, &report),
+        }
+    }
+}
+
+/// When the progress is reported where no status line can be.
+#[derive(Debug)]
+struct Due {
+    next: Duration,
+    interval: Duration,
+    /// The obstacle that was reported on a terminal.
+    obstacle: Option<&'static str>,
+}
+
+impl Default for Due {
+    fn default() -> Self {
+        Self { next: FIRST_LINE_AFTER, interval: INTERVAL_MIN, obstacle: None }
+    }
+}
+
+impl Due {
+    fn is_due(&self, waited: Duration) -> bool {
+        waited >= self.next
+    }
+
+    /// How long until the next look.
+    fn pause(&self, waited: Duration) -> Duration {
+        match self.next.checked_sub(waited) {
+            Some(left) => left.clamp(PAUSE_MIN, RECHECK_AFTER),
+            None => RECHECK_AFTER,
+        }
+    }
+
+    /// Replaces the status line, or writes a line if one is due.
+    fn report(&mut self, line: &str, waited: Duration, reporter: &Reporter) {
+        if reporter.is_interactive() {
+            return reporter.status(line);
+        }
+        if self.is_due(waited) {
+            let since = time::shown(waited.max(FIRST_LINE_AFTER));
+            reporter.progress(&format!("{line}; waited {since} so far"));
+            self.next = waited + self.interval;
+            self.interval = (self.interval * 2).min(INTERVAL_MAX);
+        }
+    }
+
+    /// The nodes are the obstacle, not another holder. On a terminal, one line has the details.
+    fn report_obstacle(
+        &mut self,
+        requests: &[Request<'_>],
+        obstacle: &Obstacle,
+        waited: Duration,
+        reporter: &Reporter,
+    ) {
+        let all = All(requests);
+        let is_news = self.obstacle != Some(obstacle.kind);
+        self.obstacle = Some(obstacle.kind);
+        if reporter.is_interactive() {
+            if is_news {
+                reporter.warn(&format!("waiting for {all}: {}", obstacle.details));
+            }
+            return reporter.status(&format!("waiting for {all}: {}", obstacle.summary));
+        }
+        // It can last for a minute, so the first line does not wait for its time.
+        if is_news && obstacle.kind == QUARANTINE {
+            self.next = self.next.min(waited);
+        }
+        self.report(&format!("waiting for {all}: {}", obstacle.details), waited, reporter);
+    }
+}
+
+/// Why no majority of the nodes votes.
+struct Obstacle {
+    kind: &'static str,
+    /// In a few words.
+    summary: String,
+    /// With every node.
+    details: String,
+    /// A node has not failed yet.
+    is_connecting: bool,
+}
+
+impl Obstacle {
+    fn of(nodes: &[NodeReport]) -> Option<Self> {
+        let is_down = |it: &&NodeReport| matches!(it.answer, NodeAnswer::NodeError(_));
+        let down: Vec<String> = nodes.iter().filter(is_down).map(ToString::to_string).collect();
+        let voting = nodes.len() - down.len();
+        if voting >= majority(nodes.len()) {
+            return None;
+        }
+        let down = down.join("; ");
+        let connecting = NodeAnswer::NodeError(NodeError::Connecting);
+        let is_connecting = nodes.iter().any(|it| it.answer == connecting);
+        Some(match QuarantineNotice::of(nodes) {
+            Some(notice) => Self {
+                kind: QUARANTINE,
+                summary: format!("no majority votes for another {}", time::shown(notice.votes_in)),
+                details: match notice.is_admissible {
+                    true => notice.to_string(),
+                    false => format!("{down}; {notice}"),
+                },
+                is_connecting,
+            },
+            None => {
+                let summary = format!("too few nodes vote: {voting} of {}", nodes.len());
+                let details = format!("{summary}: {down}");
+                Self { kind: SILENCE, summary, details, is_connecting }
+            }
+        })
     }
 }
 
@@ -110,31 +228,16 @@ impl fmt::Display for All<'_> {
     }
 }
 
-/// How long until a majority votes, if quarantine is the reason that it does not.
-fn quarantined_for(nodes: &[NodeReport]) -> Option<Duration> {
-    let quorum = nodes.len() / 2 + 1;
-    let votes = nodes.iter().filter(|it| it.answer == NodeAnswer::Attached).count();
-    let quarantined = nodes.iter().filter_map(|it| match &it.answer {
-        NodeAnswer::NodeError(NodeError::Quarantined { left, .. }) => Some(*left),
-        _ => None,
-    });
-    let mut quarantined: Vec<Duration> = quarantined.collect();
-    quarantined.sort_unstable();
-    // The last quarantine that must end; if too many nodes are unreachable, the last that is known.
-    let needed = quorum.checked_sub(votes)?.checked_sub(1)?;
-    quarantined.get(needed).or_else(|| quarantined.last()).copied()
-}
-
-/// The status of nodes that do not vote yet, and what the operator can do.
-struct Quarantined<'a>(&'a [NodeReport]);
-
-impl fmt::Display for Quarantined<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for node in self.0 {
-            write!(f, "{node}; ")?;
-        }
-        f.write_str("if these servers are new, `quorate nodes admit` lets them vote at once")
+/// The status line. If it is too long, the holder is shortened.
+fn fitting_status_line(request: &Request<'_>, mut report: LockReport, columns: usize) -> String {
+    let line = status_line(request, &report);
+    let excess = (line.chars().count() + 1).saturating_sub(columns);
+    if let Some(holder) = report.holder.as_mut().filter(|_| excess > 0) {
+        let room = holder.who.chars().count().saturating_sub(excess).max(WHO_LEN_MIN);
+        holder.who = fitting(&holder.who, room + 1);
+        return status_line(request, &report);
     }
+    line
 }
 
 fn status_line(request: &Request<'_>, report: &LockReport) -> String {
@@ -169,7 +272,24 @@ fn status_line(request: &Request<'_>, report: &LockReport) -> String {
     line
 }
 
-/// Waits shorter than this are not reported.
-const FIRST_REPORT_AFTER: Duration = Duration::from_millis(300);
+const QUARANTINE: &str = "quarantine";
+const SILENCE: &str = "silence";
+
+/// Shorter waits are not reported. Until then only the addresses are checked.
+const SETTLED_AFTER: Duration = Duration::from_millis(300);
+
+/// By then a silent node has failed.
+const CONNECTED_AFTER: Duration = Duration::from_secs(3);
+
+/// How much of the holder is shown on the narrowest terminal.
+const WHO_LEN_MIN: usize = 12;
 
 const RECHECK_AFTER: Duration = Duration::from_secs(1);
+
+/// The least time between two looks.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+
+/// Without a terminal: when the first line is written, and the time to the next ones.
+const FIRST_LINE_AFTER: Duration = Duration::from_secs(1);
+const INTERVAL_MIN: Duration = Duration::from_secs(10);
+const INTERVAL_MAX: Duration = Duration::from_secs(600);

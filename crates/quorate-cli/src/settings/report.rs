@@ -1,10 +1,9 @@
 //! `quorate config`: the effective settings and their sources, without secrets.
 
-use std::{borrow::Cow, path::PathBuf};
+use std::path::PathBuf;
 
-use quorate::Client;
+use quorate::{Client, masked_address};
 use serde_json::{Value, json};
-use url::Url;
 
 use super::{Setting, Settings};
 use crate::time;
@@ -25,7 +24,8 @@ impl SettingsReport {
         let mut add = |name, value: String, json: Value, from: String| {
             rows.push(Row { name, value, json, from });
         };
-        let nodes: Vec<String> = settings.nodes.value.iter().map(|url| redacted(url)).collect();
+        let nodes: Vec<String> =
+            settings.nodes.value.iter().map(|url| masked_address(url)).collect();
         let shown = if nodes.is_empty() { "this machine".into() } else { nodes.join(",") };
         add("nodes", shown, json!(nodes), settings.nodes.from.to_string());
         for (name, setting) in [("ttl", &settings.ttl), ("max_ttl", &settings.max_ttl)] {
@@ -76,77 +76,7 @@ impl SettingsReport {
     }
 }
 
-/// An address with all possible secrets replaced, even in places where they do not belong. Invalid
-/// parts are shown, so that they can be corrected.
-pub(super) fn redacted(address: &str) -> String {
-    let hidden = || "(not an address)".to_owned();
-    let Ok(mut url) = Url::parse(address) else { return hidden() };
-    let rest = &address[address.find("://").map_or(0, |at| at + 3)..];
-    let (_, after_host) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    // An `@` after the host: a special character has split a password.
-    if url.cannot_be_a_base() || url.has_host() && after_host.contains('@') {
-        return hidden();
-    }
-    // Each call fails only if the address cannot have this part.
-    let _ = match url.password() {
-        Some(_) => url.set_password(Some(REDACTED)),
-        // Many users write a password here.
-        None if !url.username().is_empty() => url.set_username(REDACTED),
-        None => Ok(()),
-    };
-    if url.query().is_some() {
-        let pairs: Vec<(String, String)> = url.query_pairs().map(redacted_option).collect();
-        url.query_pairs_mut().clear().extend_pairs(pairs);
-    }
-    if url.fragment().is_some() {
-        url.set_fragment(Some(REDACTED));
-    }
-    url.to_string()
-}
-
-/// Whether redaction changes the address.
+/// Whether the address contains what may be a password.
 pub(super) fn has_secret(address: &str) -> bool {
-    Url::parse(address).is_ok_and(|url| url.as_str() != redacted(address))
-}
-
-/// An option of an address. An unknown key may be the rest of a password.
-fn redacted_option((key, value): (Cow<'_, str>, Cow<'_, str>)) -> (String, String) {
-    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
-    match &*key {
-        "db" if is_number => (key.into(), value.into()),
-        "db" | "user" | "username" | "pass" | "password" => (key.into(), REDACTED.into()),
-        _ => (REDACTED.into(), REDACTED.into()),
-    }
-}
-
-const REDACTED: &str = "***";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_shown_without_passwords() {
-        for (address, shown) in [
-            ("redis://10.0.0.1", "redis://10.0.0.1"),
-            ("redis://user:secret@h:1/2", "redis://user:***@h:1/2"),
-            ("unix:///a/b?db=1&pass=secret", "unix:///a/b?db=1&pass=***"),
-            ("redis://s3cret@h2", "redis://***@h2"),
-            ("redis://s3cret:@h2", "redis://***@h2"),
-            ("redis://:secret@h2", "redis://:***@h2"),
-            ("redis://h3?password=s3cret", "redis://h3?password=***"),
-            ("unix:///a/b?user=u&db=secret&s3cret", "unix:///a/b?user=***&db=***&***=***"),
-            ("redis://h#s3cret", "redis://h#***"),
-            ("unix:///a@b", "unix:///a@b"),
-            ("redis://user:12/s3cret@h", "(not an address)"),
-            ("redis://user:12?s3cret@h", "(not an address)"),
-            ("redis://user:12#s3cret@h", "(not an address)"),
-            ("redis:s3cret@h", "(not an address)"),
-            ("secret", "(not an address)"),
-        ] {
-            assert_eq!(redacted(address), shown);
-            let is_hidden = address != shown && Url::parse(address).is_ok();
-            assert_eq!(has_secret(address), is_hidden, "{address}");
-        }
-    }
+    masked_address(address) != address
 }

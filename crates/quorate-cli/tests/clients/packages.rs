@@ -6,16 +6,16 @@ use std::{
 };
 
 use crate::{
-    fixture::Cluster,
+    fixture::Fixture,
     tool::{Tool, kit, repository},
 };
 
 #[test]
 fn python_tests_pass() {
-    let cluster = Cluster::nodes(3);
+    let fixture = Fixture::nodes(3);
     let python = Tool::new("python3").in_folder(repository("clients/python"));
     let python = python.env("PYTHONPATH", "src").args(["-W", "error", "-m", "unittest", "-v"]);
-    let output = on_service(python, &cluster).run_well();
+    let output = on_service(python, &fixture).run_well();
     // Unittest succeeds even if it finds no test.
     assert!(output.err.contains("stays_lost"), "{}", output.err);
 }
@@ -52,10 +52,10 @@ fn python_archives_are_complete() {
 
 #[test]
 fn npm_tests_pass() {
-    let cluster = Cluster::nodes(3);
+    let fixture = Fixture::nodes(3);
     let node = Tool::new("node").in_folder(repository("clients/npm"));
     let node = node.args(["--test", "test/client.test.js", "test/loss.test.js"]);
-    let output = on_service(node, &cluster).run_well();
+    let output = on_service(node, &fixture).run_well();
     // Node succeeds even if it finds no test.
     assert!(output.out.contains("stays lost"), "{}", output.out);
 }
@@ -93,8 +93,8 @@ fn npm_archive_is_complete() {
 }
 
 /// The tests of a client get two instances on three servers, and the binary to start more.
-fn on_service(tool: Tool, cluster: &Cluster) -> Tool {
-    let urls: Vec<&str> = cluster.instances.iter().map(|instance| instance.url.as_str()).collect();
+fn on_service(tool: Tool, fixture: &Fixture) -> Tool {
+    let urls: Vec<&str> = fixture.instances.iter().map(|instance| instance.url.as_str()).collect();
     let tool = tool.env("QUORATE_TEST_URLS", urls.join(","));
     tool.env("QUORATE_TEST_BINARY", env!("CARGO_BIN_EXE_quorate"))
 }

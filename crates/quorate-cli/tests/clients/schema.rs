@@ -4,32 +4,32 @@
 use std::{fs, process::Stdio};
 
 use crate::{
-    fixture::Cluster,
+    fixture::Fixture,
     tool::{Tool, kit},
 };
 
 #[test]
 fn every_response_is_as_documented_without_tokens() {
-    let cluster = Cluster::start(0, 1, &["--max-wait", "50ms"]);
-    attack(&cluster, &[]);
+    let fixture = Fixture::start(0, 1, &["--max-wait", "50ms"]);
+    attack(&fixture, &[]);
 }
 
 #[test]
 fn every_response_is_as_documented_with_a_token() {
-    let mut cluster = Cluster::start(0, 0, &[]);
-    let mut command = cluster.quorate(&["token", "ci", "--scope", "admin"]);
+    let mut fixture = Fixture::start(0, 0, &[]);
+    let mut command = fixture.quorate(&["token", "ci", "--scope", "admin"]);
     let output = command.stdout(Stdio::piped()).output().expect("it runs");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let token = told.trim().rsplit(' ').next().expect("the token comes last");
-    let path = cluster.path("tokens.toml");
+    let path = fixture.path("tokens.toml");
     fs::write(&path, &output.stdout).expect("the folder is ours");
-    cluster.add(&["--max-wait", "50ms", "--tokens", &path.display().to_string()]);
-    attack(&cluster, &["--header", &format!("Authorization: Bearer {token}")]);
+    fixture.add(&["--max-wait", "50ms", "--tokens", &path.display().to_string()]);
+    attack(&fixture, &["--header", &format!("Authorization: Bearer {token}")]);
 }
 
 #[track_caller]
-fn attack(cluster: &Cluster, more: &[&str]) {
-    let document = format!("{}/openapi.json", cluster.any().url);
+fn attack(fixture: &Fixture, more: &[&str]) {
+    let document = format!("{}/openapi.json", fixture.any().url);
     // A stream of events does not end: each request lasts until its timeout.
     for which in [REQUESTS, STREAMS] {
         let tool = Tool::new("python3").env("PYTHONPATH", kit("schemathesis"));

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::symlink};
 use serde_json::json;
 
 use crate::{
-    fixture::{Cluster, Response},
+    fixture::{Fixture, Response},
     tool::{Tool, ToolOutput, repository, tools},
 };
 
@@ -94,25 +94,25 @@ fn check(mark: &str, program: &str, file: &str, prepare: impl FnOnce(Tool) -> To
 
 /// A service that requires a token.
 struct ProtectedService {
-    cluster: Cluster,
+    fixture: Fixture,
     token: String,
 }
 
 impl ProtectedService {
     fn start() -> Self {
-        let mut cluster = Cluster::start(0, 0, &[]);
-        let made = cluster.quorate(&["token", "docs"]).output().expect("it runs");
+        let mut fixture = Fixture::start(0, 0, &[]);
+        let made = fixture.quorate(&["token", "docs"]).output().expect("it runs");
         let told = String::from_utf8(made.stderr).expect("it prints text");
         let is_token = |word: &&str| word.starts_with("qt_");
         let token = told.split_whitespace().find(is_token).expect("a token").to_owned();
-        let path = cluster.path("tokens.toml");
+        let path = fixture.path("tokens.toml");
         fs::write(&path, made.stdout).expect("the folder is ours");
-        cluster.add(&["--tokens", &path.display().to_string()]);
-        Self { cluster, token }
+        fixture.add(&["--tokens", &path.display().to_string()]);
+        Self { fixture, token }
     }
 
     fn url(&self) -> String {
-        self.cluster.instances[0].url.clone()
+        self.fixture.instances[0].url.clone()
     }
 
     /// Acquires the lock of the page, if it is free.
@@ -120,14 +120,14 @@ impl ProtectedService {
         let authorization = format!("Bearer {}", self.token);
         let headers = [("Authorization", authorization.as_str())];
         let request = json!({ "ttl_ms": 60_000 });
-        self.cluster.instances[0].acquire_with("orders%3A42", &headers, &request)
+        self.fixture.instances[0].acquire_with("orders%3A42", &headers, &request)
     }
 
     fn release(&self, lease_id: &str) {
         let authorization = format!("Bearer {}", self.token);
         let headers = [("Authorization", authorization.as_str())];
         let path = format!("/v1/leases/{lease_id}");
-        self.cluster.instances[0].send("DELETE", &path, &headers, None).assert_status(204);
+        self.fixture.instances[0].send("DELETE", &path, &headers, None).assert_status(204);
     }
 }
 

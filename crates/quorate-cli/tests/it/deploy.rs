@@ -2,9 +2,10 @@
 
 use std::{fs, path::Path};
 
+use quorate_testkit::Server;
 use yaml_rust2::{Yaml, YamlLoader};
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, Running};
 
 #[test]
 fn systemd_unit_matches_the_service() {
@@ -21,6 +22,38 @@ fn systemd_unit_matches_the_service() {
     let (credential, _) = value("LoadCredential").split_once(':').expect("an id and a path");
     assert_eq!(flag(&args, "--tokens"), format!("${{CREDENTIALS_DIRECTORY}}/{credential}"));
     assert!(seconds(value("TimeoutStopSec")) > seconds(flag(&args, "--grace")));
+}
+
+/// As installed, and with all its settings enabled.
+#[test]
+fn sample_settings_are_valid() {
+    let fixture = Fixture::without_servers();
+    let sample = read("debian/config.toml");
+    let is_setting = |line: &str| line.starts_with(|it: char| it.is_ascii_lowercase());
+    assert!(!sample.lines().any(is_setting), "installing the package sets nothing");
+    let enable = |line: &str| match line.strip_prefix('#').filter(|rest| is_setting(rest)) {
+        Some(setting) => format!("{setting}\n"),
+        None => format!("{line}\n"),
+    };
+    let enabled: String = sample.lines().map(enable).collect();
+    assert!(enabled.lines().filter(|line| is_setting(line)).count() > 5, "{enabled}");
+    for text in [&sample, &enabled] {
+        fixture.write("config.toml", text);
+        fixture.exec(["config", "--config", "config.toml"]).assert_code(0);
+    }
+}
+
+#[test]
+fn examples_run_the_command_with_existing_flags() {
+    let fixture = Fixture::without_servers();
+    for file in ["crontab", "nightly-backup.service"] {
+        let text = read(&format!("examples/{file}"));
+        let line = text.lines().find_map(|line| Some(line.split_once("quorate run ")?.1));
+        let line = line.expect("it runs the command").replace("/usr/local/bin/backup", "true");
+        // The test need not wait.
+        let line = line.replace("--min-hold 1m", "--min-hold 1ms");
+        fixture.run(line.split_whitespace()).assert_code(0);
+    }
 }
 
 #[test]
@@ -90,6 +123,59 @@ fn files_of_kubernetes_select_the_instances() {
         let selector = path.iter().fold(&document, |it, key| &it[*key]);
         assert_eq!(selector, labels, "{file}");
     }
+}
+
+/// The settings and the command lines of the compose file, with servers outside of containers.
+#[test]
+fn compose_file_starts_nodes_that_are_admitted_by_its_own_command_only() {
+    let services = &yaml("compose/compose.yaml")["services"];
+    let nodes = ["node-1", "node-2", "node-3"];
+    let fixture = Fixture::with(nodes.iter().map(|name| server(&services[*name])).collect(), "");
+    let mut urls =
+        services["admit"]["environment"]["QUORATE_NODES"].as_str().expect("a text").to_owned();
+    for (name, server) in nodes.iter().zip(&fixture.servers) {
+        urls = urls.replace(&format!("redis://{name}"), &server.url());
+    }
+    let run = |service: &str| {
+        let args = texts(&services[service]["command"]);
+        let mut command = fixture.quorate(args.iter().map(String::as_str));
+        Running::start(command.env("QUORATE_NODES", &urls)).close()
+    };
+    run("quorate").assert_code(69).assert_stderr("0 of 3 vote; no majority");
+    assert_eq!(run("admit").assert_code(0).out(), "3 nodes vote\n");
+    run("quorate").assert_code(0);
+    fixture.exec(["run", "x", "true"]).assert_code(0);
+
+    // Only a person starts it, and compose does not start it again.
+    assert_eq!(texts(&services["admit"]["profiles"]), ["operator"]);
+    assert_eq!(services["admit"]["restart"].as_str(), Some("no"));
+    let serve = texts(&services["serve"]["command"]);
+    assert_understood(&serve);
+    let published = format!("127.0.0.1:8420:{}", port(flag(&serve, "--listen")));
+    assert_eq!(texts(&services["serve"]["ports"]), [published]);
+    for service in ["admit", "serve"] {
+        for node in nodes {
+            let condition = services[service]["depends_on"][node]["condition"].as_str();
+            assert_eq!(condition, Some("service_healthy"), "{service}");
+        }
+    }
+    for service in ["serve", "quorate"] {
+        let environment = &services[service]["environment"];
+        assert_eq!(environment, &services["admit"]["environment"], "all use the same addresses");
+    }
+}
+
+/// A real server with the flags of a service.
+#[track_caller]
+fn server(service: &Yaml) -> Server {
+    let command = texts(&service["command"]);
+    assert_eq!(command[0], "redis-server");
+    let pairs = command[1..].chunks(2);
+    let server = pairs.fold(Server::builder(), |server, pair| match pair {
+        [name, value] => server.config(name.trim_start_matches("--"), value),
+        _ => panic!("a flag without a value: {command:?}"),
+    });
+    server.start()
 }
 
 /// The command accepts these arguments and their values. Invalid arguments are reported before

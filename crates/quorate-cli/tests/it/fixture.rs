@@ -176,6 +176,13 @@ impl Fixture {
         self.exec_until_answered(["run"].into_iter().chain(args))
     }
 
+    /// The user that runs the tests.
+    pub(crate) fn user(&self) -> String {
+        let mut command = Command::new("id");
+        self.prepare(command.arg("-un"));
+        Running::start(&mut command).close().assert_code(0).out().trim_end().to_owned()
+    }
+
     /// Starts `quorate run` with these arguments.
     pub(crate) fn start<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Running {
         Running::start(&mut self.quorate(["run"].into_iter().chain(args)))

@@ -138,7 +138,7 @@ fn quarantined_nodes_do_not_report_locks() {
     fixture.servers = Server::start_many(3);
     for verb in [&["ls"][..], &["show", "x"]] {
         let ended = exec(&fixture, verb.iter().copied()).assert_code(69);
-        assert!(ended.err().starts_with("quorate: no node can tell: "), "{ended:?}");
+        assert!(ended.err().starts_with("quorate: no node reports locks: "), "{ended:?}");
         ended.assert_stderr("in quarantine for ");
     }
     assert!(fixture.servers.iter().all(|server| server.keys().is_empty()), "it only looks");

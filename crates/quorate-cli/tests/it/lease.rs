@@ -75,7 +75,9 @@ fn expired_lease_is_79() {
     let lease = text.out().trim();
     exec(&fixture, ["release", lease]).assert_code(0);
     for verb in ["renew", "release"] {
-        exec(&fixture, [verb, lease]).assert_code(79).assert_stderr("no longer has the key");
+        exec(&fixture, [verb, lease])
+            .assert_code(79)
+            .assert_stderr("its key was deleted or replaced");
     }
 }
 
@@ -159,8 +161,12 @@ fn script_acquires_a_shared_lock() {
         fixture.run_until_answered(["-s", "-n", "x", "true"]).assert_code(0);
         fixture.exec_until_answered(["acquire", "-n", "-s", "-x", "x"]).assert_code(75);
         exec(&fixture, ["release", one]).assert_code(0);
-        exec(&fixture, ["release", one]).assert_code(79).assert_stderr("no longer has the key");
-        exec(&fixture, ["renew", one]).assert_code(79).assert_stderr("no longer has the key");
+        exec(&fixture, ["release", one])
+            .assert_code(79)
+            .assert_stderr("its key was deleted or replaced");
+        exec(&fixture, ["renew", one])
+            .assert_code(79)
+            .assert_stderr("its key was deleted or replaced");
         fixture.run_until_answered(["-n", "x", "true"]).assert_code(75).assert_stderr("held by");
         exec(&fixture, ["renew", two]).assert_code(0);
         exec(&fixture, ["release", two]).assert_code(0);

@@ -4,6 +4,8 @@
 
 mod config;
 mod deploy;
+mod doctor;
+mod first_contact;
 mod fixture;
 mod inspect;
 mod lease;
@@ -11,3 +13,4 @@ mod nodes;
 mod output;
 mod run;
 mod texts;
+mod up;

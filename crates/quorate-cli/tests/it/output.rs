@@ -68,13 +68,15 @@ fn lock_is_not_acquired_if_its_lease_would_be_discarded() {
 }
 
 /// Every subcommand that writes output, with local locks.
-const PRINTING_COMMANDS: [&[&str]; 9] = [
+const PRINTING_COMMANDS: [&[&str]; 11] = [
     &["--help"],
     &["--version"],
     &["completions", "bash"],
     &["man"],
     &["config"],
     &["config", "-o", "json"],
+    &["doctor"],
+    &["doctor", "-o", "json"],
     &["ls", "-o", "json"],
     &["show", "x"],
     &["show", "x", "-o", "json"],

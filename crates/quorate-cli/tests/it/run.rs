@@ -10,6 +10,6 @@ mod reentrant;
 mod several;
 mod shared;
 mod signals;
-mod terminal;
+pub(crate) mod terminal;
 mod termination;
 mod tree;

@@ -20,6 +20,9 @@ fn help_matches_the_approved_text() {
         ("help-show.txt", &["show", "--help"]),
         ("help-config.txt", &["config", "--help"]),
         ("help-nodes.txt", &["nodes", "--help"]),
+        ("help-up.txt", &["up", "--help"]),
+        ("help-down.txt", &["down", "--help"]),
+        ("help-doctor.txt", &["doctor", "--help"]),
         ("help-serve.txt", &["serve", "--help"]),
         ("help-token.txt", &["token", "--help"]),
     ] {
@@ -34,6 +37,9 @@ fn man_pages_match_the_approved_text() {
     approve("quorate-acquire.1", &["man", "acquire"]);
     approve("quorate-nodes.1", &["man", "nodes"]);
     approve("quorate-nodes-change.1", &["man", "nodes", "change"]);
+    approve("quorate-up.1", &["man", "up"]);
+    approve("quorate-down.1", &["man", "down"]);
+    approve("quorate-doctor.1", &["man", "doctor"]);
     approve("quorate-serve.1", &["man", "serve"]);
     approve("quorate-token.1", &["man", "token"]);
     let fixture = Fixture::without_servers();
@@ -60,7 +66,7 @@ fn man_pages_refer_only_to_existing_pages() {
         let others = page.out().lines().filter_map(|line| line.strip_suffix("(1)"));
         names.extend(others.map(|other| other.replace('\\', "")));
     }
-    assert_eq!(next, 17, "{names:?}");
+    assert_eq!(next, 20, "{names:?}");
 }
 
 #[test]
@@ -81,10 +87,13 @@ fn locks_as_json_match_the_approved_text() {
     let one_waits = || exec(&["show", "x", "-o", "json"])["waiting_total"] == 1;
     eventually("one waits", PATIENCE, one_waits);
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let person = |running: &Running| format!("quorate/{host}/{}", running.pid().as_raw_nonzero());
+    let user = fixture.user();
+    let person = |running: &Running, command: &str| {
+        format!("quorate/{host}/{} {user}: {command}", running.pid().as_raw_nonzero())
+    };
     let names = [
-        (person(&holder), "quorate/HOST/HOLDER"),
-        (person(&waiting), "quorate/HOST/WAITER"),
+        (person(&holder, "sh"), "quorate/HOST/HOLDER USER: sh"),
+        (person(&waiting, "true"), "quorate/HOST/WAITER USER: true"),
         (fixture.servers[0].url(), "redis://ADDRESS"),
     ];
     for (name, args) in

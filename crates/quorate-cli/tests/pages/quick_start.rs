@@ -39,14 +39,11 @@ fn sessions_of_the_quick_start_run_as_written() {
 
 fn script_of(step: &Step<'_>) -> String {
     let command = match step.command {
-        // The servers of the test run already.
+        // The server of the test runs already.
         it if it.starts_with("redis-server ") => ":".to_owned(),
-        it if it.starts_with("redis-cli ") => {
-            let port = it.split(' ').nth(2).expect("redis-cli -p PORT");
-            format!("exec 3<>/dev/tcp/127.0.0.1/{port}; echo SHUTDOWN NOSAVE >&3; exec 3>&-")
-        }
         "quorate serve &" => SERVE.to_owned(),
         it if it.ends_with('&') => format!("{it}\n{UNTIL_IT_IS_HELD}"),
+        it if it.starts_with("kill ") => format!("{it}\n{UNTIL_IT_HAS_ENDED}"),
         it => it.to_owned(),
     };
     format!("echo; echo '{BEGIN}'\n{command}\ncode=$?; echo; echo '{END}' $code\n")
@@ -75,8 +72,12 @@ fn dots_stand_for_any_text() {
     assert!(!fits("a", "ab") && !fits("a … c", "a b") && !fits("b", "ab"));
 }
 
-/// The ports on the page.
-const SERVERS: [&str; 4] = ["6379", "6381", "6382", "6383"];
+/// The port on the page.
+const SERVERS: [&str; 1] = ["6379"];
 const SERVICE: &str = "127.0.0.1:8420";
 
 const UNTIL_IT_IS_HELD: &str = "until quorate ls --local | grep -q demo; do :; done";
+
+/// A server that ends removes the file with its process id. Until then it still answers.
+const UNTIL_IT_HAS_ENDED: &str = "\
+for _ in $(seq 1000); do [ -e demo-nodes/node-1/server.pid ] || break; sleep 0.01; done";

@@ -45,6 +45,13 @@ impl Session {
     }
 }
 
+impl Drop for Session {
+    /// Stops the servers of `quorate up` that the text has left running.
+    fn drop(&mut self) {
+        self.run("for list in */quorate-up.json; do quorate down \"${list%/*}\"; done");
+    }
+}
+
 /// A command of a session, and the output that the page shows after it.
 #[derive(Debug)]
 pub(crate) struct Step<'a> {

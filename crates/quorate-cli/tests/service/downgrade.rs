@@ -9,30 +9,30 @@ use quorate_testkit::{Server, eventually};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::fixture::{Cluster, Instance, PATIENCE, Response, Sent};
+use crate::fixture::{Fixture, Instance, PATIENCE, Response, Sent};
 
 #[test]
 fn downgraded_writer_admits_readers_and_excludes_writers() {
-    Cluster::on_each_kind(|cluster| {
-        let writer = write(&cluster, "doc");
+    Fixture::on_each_kind(|fixture| {
+        let writer = write(&fixture, "doc");
         let wait = |mode| json!({ "mode": mode, "ttl_ms": 60_000, "wait_ms": 60_000 });
-        let mut waiting_reader = cluster.any().start_acquire("doc", &[], &wait("read"));
-        cluster.await_waiting("doc", 1);
-        let mut waiting_writer = cluster.any().start_acquire("doc", &[], &wait("write"));
-        cluster.await_waiting("doc", 2);
+        let mut waiting_reader = fixture.any().start_acquire("doc", &[], &wait("read"));
+        fixture.await_waiting("doc", 1);
+        let mut waiting_writer = fixture.any().start_acquire("doc", &[], &wait("write"));
+        fixture.await_waiting("doc", 2);
 
-        let reader = cluster.downgrade(&writer.lease_id()).assert_status(200);
+        let reader = fixture.downgrade(&writer.lease_id()).assert_status(200);
         assert!((1..=60_000).contains(&reader.number("valid_for_ms")), "{reader:?}");
         assert_eq!(reader.body.get("fence"), None, "{reader:?}");
         let admitted = waiting_reader.response().assert_status(200);
-        cluster.await_waiting("doc", 1);
-        let lock = cluster.get("/v1/locks/doc").assert_status(200);
+        fixture.await_waiting("doc", 1);
+        let lock = fixture.get("/v1/locks/doc").assert_status(200);
         assert_eq!(lock.body["holder"]["is_shared"], true, "{lock:?}");
 
-        cluster.renew(&reader.lease_id()).assert_status(200);
-        cluster.release(&reader.lease_id()).assert_status(204);
-        cluster.acquire("doc", &json!({ "mode": "write" })).assert_problem(409, "held");
-        cluster.release(&admitted.lease_id()).assert_status(204);
+        fixture.renew(&reader.lease_id()).assert_status(200);
+        fixture.release(&reader.lease_id()).assert_status(204);
+        fixture.acquire("doc", &json!({ "mode": "write" })).assert_problem(409, "held");
+        fixture.release(&admitted.lease_id()).assert_status(204);
         let next = waiting_writer.response().assert_status(200);
         assert!(next.number("fence") > writer.number("fence"), "{next:?}");
     });
@@ -40,60 +40,60 @@ fn downgraded_writer_admits_readers_and_excludes_writers() {
 
 #[test]
 fn lease_of_a_mutex_is_downgraded_like_that_of_a_writer() {
-    for cluster in Cluster::of_each_kind() {
-        let mutex = cluster.acquire("doc", &json!({ "ttl_ms": 60_000 })).assert_status(200);
-        let reader = cluster.downgrade(&mutex.lease_id()).assert_status(200);
-        let other = cluster.acquire("doc", &json!({ "mode": "read" })).assert_status(200);
+    for fixture in Fixture::of_each_kind() {
+        let mutex = fixture.acquire("doc", &json!({ "ttl_ms": 60_000 })).assert_status(200);
+        let reader = fixture.downgrade(&mutex.lease_id()).assert_status(200);
+        let other = fixture.acquire("doc", &json!({ "mode": "read" })).assert_status(200);
         for lease in [reader, other] {
-            cluster.acquire("doc", &json!({})).assert_problem(409, "held");
-            cluster.release(&lease.lease_id()).assert_status(204);
+            fixture.acquire("doc", &json!({})).assert_problem(409, "held");
+            fixture.release(&lease.lease_id()).assert_status(204);
         }
-        cluster.acquire("doc", &json!({})).assert_status(200);
+        fixture.acquire("doc", &json!({})).assert_status(200);
     }
 }
 
 #[test]
 fn id_of_the_write_lease_neither_renews_nor_releases_after_the_downgrade() {
-    for cluster in Cluster::of_each_kind() {
-        let writer = write(&cluster, "doc");
-        let reader = cluster.downgrade(&writer.lease_id()).assert_status(200);
+    for fixture in Fixture::of_each_kind() {
+        let writer = write(&fixture, "doc");
+        let reader = fixture.downgrade(&writer.lease_id()).assert_status(200);
         assert_ne!(reader.lease_id(), writer.lease_id());
-        cluster.renew(&writer.lease_id()).assert_problem(410, "lease_lost");
-        cluster.release(&writer.lease_id()).assert_problem(410, "lease_lost");
-        cluster.acquire("doc", &json!({ "mode": "write" })).assert_problem(409, "held");
-        cluster.renew(&reader.lease_id()).assert_status(200);
-        cluster.release(&reader.lease_id()).assert_status(204);
-        cluster.acquire("doc", &json!({ "mode": "write" })).assert_status(200);
+        fixture.renew(&writer.lease_id()).assert_problem(410, "lease_lost");
+        fixture.release(&writer.lease_id()).assert_problem(410, "lease_lost");
+        fixture.acquire("doc", &json!({ "mode": "write" })).assert_problem(409, "held");
+        fixture.renew(&reader.lease_id()).assert_status(200);
+        fixture.release(&reader.lease_id()).assert_status(204);
+        fixture.acquire("doc", &json!({ "mode": "write" })).assert_status(200);
     }
 }
 
 #[test]
 fn repeated_downgrade_returns_the_same_lease() {
-    for cluster in Cluster::of_each_kind() {
-        let writer = write(&cluster, "doc");
-        let first = cluster.downgrade(&writer.lease_id()).assert_status(200);
-        let other = cluster.acquire("doc", &json!({ "mode": "read" })).assert_status(200);
+    for fixture in Fixture::of_each_kind() {
+        let writer = write(&fixture, "doc");
+        let first = fixture.downgrade(&writer.lease_id()).assert_status(200);
+        let other = fixture.acquire("doc", &json!({ "mode": "read" })).assert_status(200);
         for _ in 0..3 {
-            let again = cluster.downgrade(&writer.lease_id()).assert_status(200);
+            let again = fixture.downgrade(&writer.lease_id()).assert_status(200);
             assert_eq!(again.lease_id(), first.lease_id());
         }
-        cluster.release(&other.lease_id()).assert_status(204);
+        fixture.release(&other.lease_id()).assert_status(204);
         // The repeated request got no second lease.
-        cluster.release(&first.lease_id()).assert_status(204);
-        let next = write(&cluster, "doc");
-        cluster.downgrade(&writer.lease_id()).assert_problem(410, "lease_lost");
-        cluster.renew(&next.lease_id()).assert_status(200);
-        cluster.acquire("doc", &json!({ "mode": "read" })).assert_problem(409, "held");
+        fixture.release(&first.lease_id()).assert_status(204);
+        let next = write(&fixture, "doc");
+        fixture.downgrade(&writer.lease_id()).assert_problem(410, "lease_lost");
+        fixture.renew(&next.lease_id()).assert_status(200);
+        fixture.acquire("doc", &json!({ "mode": "read" })).assert_problem(409, "held");
     }
 }
 
 #[test]
 fn concurrent_downgrades_return_the_same_lease() {
-    Cluster::on_each_kind(|cluster| {
+    Fixture::on_each_kind(|fixture| {
         for _ in 0..5 {
-            let writer = write(&cluster, "doc");
+            let writer = write(&fixture, "doc");
             let path = downgrade_path(&writer);
-            let instances: Vec<&Instance> = cluster.instances.iter().cycle().take(4).collect();
+            let instances: Vec<&Instance> = fixture.instances.iter().cycle().take(4).collect();
             let leases: Vec<String> = thread::scope(|scope| {
                 let send = |instance: &Instance| instance.send("POST", &path, &[], None);
                 let send = |instance| scope.spawn(move || send(instance));
@@ -104,7 +104,7 @@ fn concurrent_downgrades_return_the_same_lease() {
                 sent.into_iter().map(lease).collect()
             });
             assert!(leases.iter().all(|lease| *lease == leases[0]), "{leases:?}");
-            cluster.release(&leases[0]).assert_status(204);
+            fixture.release(&leases[0]).assert_status(204);
         }
     });
 }
@@ -112,151 +112,151 @@ fn concurrent_downgrades_return_the_same_lease() {
 /// The client disconnects at a different moment in every round.
 #[test]
 fn downgrade_whose_response_is_lost_can_be_repeated() {
-    Cluster::on_each_kind(|cluster| {
+    Fixture::on_each_kind(|fixture| {
         for round in 0..30_u64 {
-            let writer = write(&cluster, "doc");
-            let unread = start_downgrade(cluster.any(), &writer);
+            let writer = write(&fixture, "doc");
+            let unread = start_downgrade(fixture.any(), &writer);
             for _ in 0..round % 6 {
-                cluster.get("/healthz").assert_status(200);
+                fixture.get("/healthz").assert_status(200);
             }
             drop(unread);
-            cluster.acquire("doc", &json!({ "mode": "write" })).assert_problem(409, "held");
-            let reader = cluster.downgrade(&writer.lease_id()).assert_status(200);
-            cluster.renew(&reader.lease_id()).assert_status(200);
-            cluster.release(&reader.lease_id()).assert_status(204);
+            fixture.acquire("doc", &json!({ "mode": "write" })).assert_problem(409, "held");
+            let reader = fixture.downgrade(&writer.lease_id()).assert_status(200);
+            fixture.renew(&reader.lease_id()).assert_status(200);
+            fixture.release(&reader.lease_id()).assert_status(204);
         }
     });
 }
 
 #[test]
 fn downgrade_is_repeated_at_another_instance_when_the_first_one_is_killed() {
-    Cluster::on_each_kind(|mut cluster| {
-        let writer = write(&cluster, "doc");
-        let unread = start_downgrade(&cluster.instances[1], &writer);
+    Fixture::on_each_kind(|mut fixture| {
+        let writer = write(&fixture, "doc");
+        let unread = start_downgrade(&fixture.instances[1], &writer);
         unread.await_answer();
-        cluster.instances[1].kill();
+        fixture.instances[1].kill();
         drop(unread);
-        cluster.instances.pop();
-        cluster.acquire("doc", &json!({ "mode": "write" })).assert_problem(409, "held");
-        let reader = cluster.downgrade(&writer.lease_id()).assert_status(200);
-        cluster.release(&reader.lease_id()).assert_status(204);
-        cluster.acquire("doc", &json!({ "mode": "write" })).assert_status(200);
+        fixture.instances.pop();
+        fixture.acquire("doc", &json!({ "mode": "write" })).assert_problem(409, "held");
+        let reader = fixture.downgrade(&writer.lease_id()).assert_status(200);
+        fixture.release(&reader.lease_id()).assert_status(204);
+        fixture.acquire("doc", &json!({ "mode": "write" })).assert_status(200);
     });
 }
 
 /// An instance that was stopped executes a downgrade after the lease was released elsewhere.
 #[test]
 fn late_downgrade_does_not_disturb_the_next_writer() {
-    for mut cluster in [Cluster::nodes(1), Cluster::nodes(3)] {
-        let writer = write(&cluster, "doc");
-        cluster.instances[1].stop();
-        let mut late = start_downgrade(&cluster.instances[1], &writer);
-        let send = |method, path: &str| cluster.instances[0].send(method, path, &[], None);
+    for mut fixture in [Fixture::nodes(1), Fixture::nodes(3)] {
+        let writer = write(&fixture, "doc");
+        fixture.instances[1].stop();
+        let mut late = start_downgrade(&fixture.instances[1], &writer);
+        let send = |method, path: &str| fixture.instances[0].send(method, path, &[], None);
         let reader = send("POST", &downgrade_path(&writer)).assert_status(200);
         send("DELETE", &format!("/v1/leases/{}", reader.lease_id())).assert_status(204);
         let request = json!({ "mode": "write", "ttl_ms": 60_000 });
-        let next = cluster.instances[0].acquire("doc", &request).assert_status(200);
-        cluster.instances[1].signal(Signal::CONT);
+        let next = fixture.instances[0].acquire("doc", &request).assert_status(200);
+        fixture.instances[1].signal(Signal::CONT);
         late.response().assert_problem(410, "lease_lost");
-        cluster.renew(&next.lease_id()).assert_status(200);
-        cluster.acquire("doc", &json!({ "mode": "read" })).assert_problem(409, "held");
-        cluster.instances.clear();
+        fixture.renew(&next.lease_id()).assert_status(200);
+        fixture.acquire("doc", &json!({ "mode": "read" })).assert_problem(409, "held");
+        fixture.instances.clear();
     }
 }
 
 #[test]
 fn only_write_leases_are_downgraded() {
-    for cluster in Cluster::of_each_kind() {
+    for fixture in Fixture::of_each_kind() {
         let requests = [json!({ "mode": "read" }), json!({ "identity": "import-7" })];
         for (name, request) in ["read", "entered"].into_iter().zip(requests) {
-            let lease = cluster.acquire(name, &request).assert_status(200).lease_id();
-            let refused = cluster.downgrade(&lease).assert_problem(400, "not_a_write_lease");
+            let lease = fixture.acquire(name, &request).assert_status(200).lease_id();
+            let refused = fixture.downgrade(&lease).assert_problem(400, "not_a_write_lease");
             assert!(refused.body["detail"].as_str().unwrap().contains(name), "{refused:?}");
-            cluster.renew(&lease).assert_status(200);
+            fixture.renew(&lease).assert_status(200);
         }
-        let writer = write(&cluster, "doc");
-        let reader = cluster.downgrade(&writer.lease_id()).assert_status(200);
-        cluster.downgrade(&reader.lease_id()).assert_problem(400, "not_a_write_lease");
+        let writer = write(&fixture, "doc");
+        let reader = fixture.downgrade(&writer.lease_id()).assert_status(200);
+        fixture.downgrade(&reader.lease_id()).assert_problem(400, "not_a_write_lease");
         for wrong in ["x", "%00", "AAAA", "bm90IGEgbGVhc2U"] {
-            cluster.downgrade(wrong).assert_problem(400, "invalid_lease");
+            fixture.downgrade(wrong).assert_problem(400, "invalid_lease");
         }
     }
 }
 
 #[test]
 fn lease_that_has_ended_is_not_downgraded() {
-    Cluster::on_each_kind(|cluster| {
-        let released = write(&cluster, "doc");
-        cluster.release(&released.lease_id()).assert_status(204);
-        cluster.downgrade(&released.lease_id()).assert_problem(410, "lease_lost");
+    Fixture::on_each_kind(|fixture| {
+        let released = write(&fixture, "doc");
+        fixture.release(&released.lease_id()).assert_status(204);
+        fixture.downgrade(&released.lease_id()).assert_problem(410, "lease_lost");
         let request = json!({ "mode": "write", "ttl_ms": 300 });
-        let expired = cluster.acquire("doc", &request).assert_status(200);
+        let expired = fixture.acquire("doc", &request).assert_status(200);
         eventually("the lease expires", PATIENCE, || {
-            cluster.get("/v1/locks/doc").assert_status(200).body["is_held"] == false
+            fixture.get("/v1/locks/doc").assert_status(200).body["is_held"] == false
         });
-        cluster.downgrade(&expired.lease_id()).assert_problem(410, "lease_lost");
-        let next = write(&cluster, "doc");
-        cluster.downgrade(&expired.lease_id()).assert_problem(410, "lease_lost");
-        cluster.renew(&next.lease_id()).assert_status(200);
+        fixture.downgrade(&expired.lease_id()).assert_problem(410, "lease_lost");
+        let next = write(&fixture, "doc");
+        fixture.downgrade(&expired.lease_id()).assert_problem(410, "lease_lost");
+        fixture.renew(&next.lease_id()).assert_status(200);
     });
 }
 
 #[test]
 fn read_lease_expires_unless_it_is_renewed() {
-    Cluster::on_each_kind(|cluster| {
+    Fixture::on_each_kind(|fixture| {
         let request = json!({ "mode": "write", "ttl_ms": 1_000 });
-        let writer = cluster.acquire("doc", &request).assert_status(200);
-        let reader = cluster.downgrade(&writer.lease_id());
+        let writer = fixture.acquire("doc", &request).assert_status(200);
+        let reader = fixture.downgrade(&writer.lease_id());
         if reader.status != 200 {
             // The machine may be busy.
             return drop(reader.assert_problem(410, "lease_lost"));
         }
         eventually("the lease expires", PATIENCE, || {
-            cluster.get("/v1/locks/doc").assert_status(200).body["is_held"] == false
+            fixture.get("/v1/locks/doc").assert_status(200).body["is_held"] == false
         });
         for lease in [writer.lease_id(), reader.lease_id()] {
-            cluster.renew(&lease).assert_problem(410, "lease_lost");
+            fixture.renew(&lease).assert_problem(410, "lease_lost");
         }
-        cluster.downgrade(&writer.lease_id()).assert_problem(410, "lease_lost");
-        write(&cluster, "doc");
+        fixture.downgrade(&writer.lease_id()).assert_problem(410, "lease_lost");
+        write(&fixture, "doc");
     });
 }
 
 #[test]
 fn downgrade_without_a_majority_is_repeated_when_the_nodes_are_back() {
-    let cluster = Cluster::nodes(3);
-    let writer = write(&cluster, "doc");
-    cluster.servers[1..].iter().for_each(Server::pause);
+    let fixture = Fixture::nodes(3);
+    let writer = write(&fixture, "doc");
+    fixture.servers[1..].iter().for_each(Server::pause);
     for _ in 0..2 {
-        let unsure = cluster.downgrade(&writer.lease_id()).assert_problem(503, "no_quorum");
+        let unsure = fixture.downgrade(&writer.lease_id()).assert_problem(503, "no_quorum");
         assert_eq!(unsure.body["nodes"].as_array().map(Vec::len), Some(3), "{unsure:?}");
         assert!(unsure.headers.contains_key("retry-after"), "{unsure:?}");
     }
-    cluster.servers[1..].iter().for_each(Server::resume);
-    cluster.instances.iter().for_each(Instance::await_ready);
-    cluster.acquire("doc", &json!({ "mode": "write" })).assert_problem(409, "held");
-    let reader = cluster.downgrade(&writer.lease_id()).assert_status(200);
-    cluster.acquire("doc", &json!({ "mode": "write" })).assert_problem(409, "held");
-    let other = cluster.acquire("doc", &json!({ "mode": "read" })).assert_status(200);
+    fixture.servers[1..].iter().for_each(Server::resume);
+    fixture.instances.iter().for_each(Instance::await_ready);
+    fixture.acquire("doc", &json!({ "mode": "write" })).assert_problem(409, "held");
+    let reader = fixture.downgrade(&writer.lease_id()).assert_status(200);
+    fixture.acquire("doc", &json!({ "mode": "write" })).assert_problem(409, "held");
+    let other = fixture.acquire("doc", &json!({ "mode": "read" })).assert_status(200);
     for lease in [reader, other] {
-        cluster.release(&lease.lease_id()).assert_status(204);
+        fixture.release(&lease.lease_id()).assert_status(204);
     }
-    cluster.acquire("doc", &json!({ "mode": "write" })).assert_status(200);
+    fixture.acquire("doc", &json!({ "mode": "write" })).assert_status(200);
 }
 
 /// A repeated request for the writer must not return the lease of the reader.
 #[test]
 fn idempotency_key_of_the_writer_does_not_find_the_reader() {
-    for cluster in Cluster::of_each_kind() {
+    for fixture in Fixture::of_each_kind() {
         let request = json!({ "mode": "write", "ttl_ms": 60_000 });
-        let acquire = || cluster.any().acquire_with("doc", &[("Idempotency-Key", "k1")], &request);
+        let acquire = || fixture.any().acquire_with("doc", &[("Idempotency-Key", "k1")], &request);
         let writer = acquire().assert_status(200);
         assert_eq!(acquire().assert_status(200).lease_id(), writer.lease_id());
-        let reader = cluster.downgrade(&writer.lease_id()).assert_status(200);
+        let reader = fixture.downgrade(&writer.lease_id()).assert_status(200);
         acquire().assert_problem(409, "held");
-        let again = cluster.downgrade(&writer.lease_id()).assert_status(200);
+        let again = fixture.downgrade(&writer.lease_id()).assert_status(200);
         assert_eq!(again.lease_id(), reader.lease_id());
-        cluster.release(&reader.lease_id()).assert_status(204);
+        fixture.release(&reader.lease_id()).assert_status(204);
         let next = acquire().assert_status(200);
         assert!(next.number("fence") > writer.number("fence"), "{next:?}");
     }
@@ -264,12 +264,12 @@ fn idempotency_key_of_the_writer_does_not_find_the_reader() {
 
 #[test]
 fn readers_see_what_the_writer_wrote_before_its_downgrade() {
-    Cluster::on_each_kind(|cluster| {
+    Fixture::on_each_kind(|fixture| {
         let (is_writing, version) = (AtomicBool::new(false), AtomicU64::new(0));
         let work = |number: usize| {
             let request = json!({ "mode": "write", "wait_ms": 60_000, "ttl_ms": 60_000 });
             for round in 0..4 {
-                let instance = &cluster.instances[(number + round) % 2];
+                let instance = &fixture.instances[(number + round) % 2];
                 let writer = instance.acquire("doc", &request).assert_status(200);
                 assert!(!is_writing.swap(true, Ordering::SeqCst), "two writers at the same time");
                 let written = version.fetch_add(1, Ordering::SeqCst) + 1;
@@ -294,9 +294,9 @@ fn readers_see_what_the_writer_wrote_before_its_downgrade() {
     });
 }
 
-fn write(cluster: &Cluster, name: &str) -> Response {
+fn write(fixture: &Fixture, name: &str) -> Response {
     let request: Value = json!({ "mode": "write", "ttl_ms": 60_000 });
-    cluster.acquire(name, &request).assert_status(200)
+    fixture.acquire(name, &request).assert_status(200)
 }
 
 fn downgrade_path(acquired: &Response) -> String {

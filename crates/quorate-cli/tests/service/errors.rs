@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use crate::fixture::Cluster;
+use crate::fixture::Fixture;
 
 #[test]
 fn unknown_paths_and_methods_are_problems() {
-    let cluster = Cluster::local();
+    let fixture = Fixture::local();
     for path in ["/", "/v1", "/v2/locks", "/v1/locks/job/release", "/v1/leases", "/index.html"] {
-        cluster.get(path).assert_problem(404, "not_found");
+        fixture.get(path).assert_problem(404, "not_found");
     }
     for (method, path, allowed) in [
         ("DELETE", "/v1/locks/job", "GET"),
@@ -20,7 +20,7 @@ fn unknown_paths_and_methods_are_problems() {
         ("POST", "/v1/events", "GET"),
         ("POST", "/openapi.json", "GET"),
     ] {
-        let refused = cluster.any().send(method, path, &[], None);
+        let refused = fixture.any().send(method, path, &[], None);
         let refused = refused.assert_problem(405, "method_not_allowed");
         let allow = refused.headers.get("allow").map_or("", String::as_str);
         assert!(allow.split(',').any(|it| it == allowed), "{method} {path}: {refused:?}");
@@ -29,10 +29,10 @@ fn unknown_paths_and_methods_are_problems() {
 
 #[test]
 fn invalid_bodies_are_rejected() {
-    let cluster = Cluster::local();
+    let fixture = Fixture::local();
     let send = |body: &[u8]| {
         let headers = [("Content-Type", "application/json")];
-        cluster.any().send("POST", "/v1/locks/job/acquire", &headers, Some(body))
+        fixture.any().send("POST", "/v1/locks/job/acquire", &headers, Some(body))
     };
     for (body, hint) in [
         (&b"{"[..], "EOF"),
@@ -50,31 +50,31 @@ fn invalid_bodies_are_rejected() {
         let detail = refused.body["detail"].as_str().unwrap();
         assert!(detail.contains(hint), "{body:?}: {detail}");
     }
-    let large = format!("{{\"owner\": \"{}\"}}", "x".repeat(100_000));
+    let large = format!("{{\"who\": \"{}\"}}", "x".repeat(100_000));
     send(large.as_bytes()).assert_problem(413, "too_large");
     let nested = "[".repeat(10_000);
     send(nested.as_bytes()).assert_problem(400, "invalid_request");
-    assert_eq!(cluster.get("/v1/locks/job").body["is_held"], false);
+    assert_eq!(fixture.get("/v1/locks/job").body["is_held"], false);
 }
 
 #[test]
 fn empty_body_means_the_defaults() {
-    let cluster = Cluster::local();
+    let fixture = Fixture::local();
     let path = "/v1/locks/job/acquire";
-    let acquired = cluster.any().send("POST", path, &[], Some(b"")).assert_status(200);
+    let acquired = fixture.any().send("POST", path, &[], Some(b"")).assert_status(200);
     assert!((1..=10_000).contains(&acquired.number("valid_for_ms")), "{acquired:?}");
-    cluster.release(&acquired.lease_id()).assert_status(204);
-    cluster.any().send("POST", path, &[], None).assert_status(200);
+    fixture.release(&acquired.lease_id()).assert_status(204);
+    fixture.any().send("POST", path, &[], None).assert_status(200);
 }
 
 #[test]
 fn invalid_lease_ids_are_rejected() {
-    for cluster in [Cluster::local(), Cluster::nodes(1)] {
-        let lease = cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
+    for fixture in [Fixture::local(), Fixture::nodes(1)] {
+        let lease = fixture.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
         let lease = lease.lease_id();
         for wrong in ["x", "%00", "%2F", "..", "AAAA", "bm90IGEgbGVhc2U", "%ff", &"A".repeat(9_000)]
         {
-            for response in [cluster.renew(wrong), cluster.release(wrong)] {
+            for response in [fixture.renew(wrong), fixture.release(wrong)] {
                 assert_eq!(response.status, 400, "{wrong}: {response:?}");
             }
         }
@@ -83,14 +83,14 @@ fn invalid_lease_ids_are_rejected() {
             let mut changed = lease.clone().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).expect("ASCII");
-            let response = cluster.renew(&changed);
+            let response = fixture.renew(&changed);
             assert!(response.status < 500, "{at}: {response:?}");
         }
         for len in 0..lease.len() {
-            let response = cluster.release(&lease[..len]);
+            let response = fixture.release(&lease[..len]);
             assert!([400, 404, 410].contains(&response.status), "{len}: {response:?}");
         }
-        cluster.renew(&lease).assert_status(200);
-        cluster.release(&lease).assert_status(204);
+        fixture.renew(&lease).assert_status(200);
+        fixture.release(&lease).assert_status(204);
     }
 }

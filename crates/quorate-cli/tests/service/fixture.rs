@@ -24,14 +24,14 @@ use ureq::{Agent, http};
 pub(crate) use self::wire::{Event, Events, Sent};
 
 /// Instances of the service that share only the nodes, or a folder.
-pub(crate) struct Cluster {
+pub(crate) struct Fixture {
     pub(crate) instances: Vec<Instance>,
     pub(crate) servers: Vec<Server>,
     folder: TempDir,
     next: Cell<usize>,
 }
 
-impl Cluster {
+impl Fixture {
     /// Two instances with local locks.
     pub(crate) fn local() -> Self {
         Self::start(0, 2, &[])
@@ -50,9 +50,9 @@ impl Cluster {
     /// Runs a slow test on each of these concurrently.
     pub(crate) fn on_each_kind(test: impl Fn(Self) + Sync) {
         thread::scope(|scope| {
-            for cluster in Self::of_each_kind() {
+            for fixture in Self::of_each_kind() {
                 let test = &test;
-                scope.spawn(move || test(cluster));
+                scope.spawn(move || test(fixture));
             }
         });
     }
@@ -62,15 +62,15 @@ impl Cluster {
     pub(crate) fn start(servers: usize, instances: usize, args: &[&str]) -> Self {
         let servers = Server::start_many(servers);
         let folder = tempfile::tempdir().expect("a folder");
-        let mut cluster = Self { instances: Vec::new(), servers, folder, next: Cell::new(0) };
-        if cluster.servers.len() >= 3 {
-            let admitted = cluster.quorate(&["nodes", "admit"]).status().expect("it runs");
+        let mut fixture = Self { instances: Vec::new(), servers, folder, next: Cell::new(0) };
+        if fixture.servers.len() >= 3 {
+            let admitted = fixture.quorate(&["nodes", "admit"]).status().expect("it runs");
             assert!(admitted.success(), "{admitted}");
         }
         for _ in 0..instances {
-            cluster.add(args);
+            fixture.add(args);
         }
-        cluster
+        fixture
     }
 
     /// One more instance, which is ready.
@@ -82,7 +82,7 @@ impl Cluster {
         self.instances.last().expect("just added")
     }
 
-    /// The binary with these arguments, on the locks of this cluster.
+    /// The binary with these arguments, on the locks of this fixture.
     pub(crate) fn quorate(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -144,7 +144,7 @@ pub(crate) struct Instance {
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) url: String,
-    said: Arc<Mutex<String>>,
+    stderr: Arc<Mutex<String>>,
     agent: Agent,
 }
 
@@ -156,8 +156,8 @@ impl Instance {
             command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it runs");
         let lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
         let (sender, receiver) = mpsc::channel();
-        let said = Arc::new(Mutex::new(String::new()));
-        let heard = said.clone();
+        let stderr = Arc::new(Mutex::new(String::new()));
+        let lines_so_far = stderr.clone();
         thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 if let Some((_, url)) = line.split_once("listening on ") {
@@ -166,17 +166,17 @@ impl Instance {
                     // The test may have ended.
                     let _ = sender.send(url.to_owned());
                 }
-                let mut heard = heard.lock().expect("no panic");
-                heard.push_str(&line);
-                heard.push('\n');
+                let mut lines_so_far = lines_so_far.lock().expect("no panic");
+                lines_so_far.push_str(&line);
+                lines_so_far.push('\n');
             }
         });
         let url = receiver.recv_timeout(PATIENCE);
-        let url = url.unwrap_or_else(|_| panic!("it does not listen: {}", said.lock().unwrap()));
+        let url = url.unwrap_or_else(|_| panic!("it does not listen: {}", stderr.lock().unwrap()));
         let address = url.rsplit('/').next().and_then(|it| it.parse().ok()).expect("an address");
         let config = Agent::config_builder().http_status_as_error(false);
         let agent = config.timeout_global(Some(PATIENCE)).build().into();
-        Self { child, address, url, said, agent }
+        Self { child, address, url, stderr, agent }
     }
 
     #[track_caller]
@@ -189,8 +189,8 @@ impl Instance {
     }
 
     /// What it has written to standard error.
-    pub(crate) fn said(&self) -> String {
-        self.said.lock().expect("no panic").clone()
+    pub(crate) fn stderr(&self) -> String {
+        self.stderr.lock().expect("no panic").clone()
     }
 
     pub(crate) fn acquire(&self, name: &str, request: &Value) -> Response {
@@ -217,7 +217,7 @@ impl Instance {
         body: Option<&[u8]>,
     ) -> Response {
         let sent = self.try_send(method, path, headers, body);
-        sent.unwrap_or_else(|error| panic!("{method} {path}: {error}\n{}", self.said()))
+        sent.unwrap_or_else(|error| panic!("{method} {path}: {error}\n{}", self.stderr()))
     }
 
     /// The same; the instance may have been killed.

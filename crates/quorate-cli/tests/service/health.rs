@@ -3,13 +3,13 @@
 use quorate_testkit::{Server, eventually};
 use serde_json::json;
 
-use crate::fixture::{Cluster, Instance, PATIENCE};
+use crate::fixture::{Fixture, Instance, PATIENCE};
 
 #[test]
 fn instance_is_alive_and_ready() {
-    for cluster in Cluster::of_each_kind() {
+    for fixture in Fixture::of_each_kind() {
         for path in ["/healthz", "/readyz"] {
-            let response = cluster.get(path).assert_status(200);
+            let response = fixture.get(path).assert_status(200);
             assert_eq!(response.text, "ok\n");
         }
     }
@@ -21,49 +21,49 @@ fn instance_without_a_majority_is_alive_but_not_ready() {
     let ways: [(usize, Act, Act); 2] =
         [(1, Server::kill, Server::restart), (3, Server::pause, Server::resume)];
     for (servers, take_down, bring_back) in ways {
-        let cluster = Cluster::nodes(servers);
-        let lease = cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
-        let down = &cluster.servers[servers / 2..];
+        let fixture = Fixture::nodes(servers);
+        let lease = fixture.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
+        let down = &fixture.servers[servers / 2..];
         down.iter().for_each(take_down);
-        for instance in &cluster.instances {
+        for instance in &fixture.instances {
             let refused = instance.acquire("other", &json!({})).assert_problem(503, "no_quorum");
             assert_eq!(refused.body["nodes"].as_array().map(Vec::len), Some(servers));
             assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
             let path = format!("/v1/leases/{}/renew", lease.lease_id());
             let unsure = instance.send("POST", &path, &[], None);
             unsure.assert_problem(503, "no_quorum");
-            assert_not_ready(&cluster, instance);
+            assert_not_ready(&fixture, instance);
         }
         down.iter().for_each(bring_back);
-        for instance in &cluster.instances {
+        for instance in &fixture.instances {
             instance.await_ready();
         }
-        cluster.acquire("another", &json!({})).assert_status(200);
+        fixture.acquire("another", &json!({})).assert_status(200);
     }
 }
 
 /// No client sends a request: only the instance itself contacts the nodes.
 #[test]
 fn idle_instance_notices_nodes_that_hang() {
-    let cluster = Cluster::nodes(3);
-    cluster.servers[1..].iter().for_each(Server::pause);
-    for instance in &cluster.instances {
-        assert_not_ready(&cluster, instance);
+    let fixture = Fixture::nodes(3);
+    fixture.servers[1..].iter().for_each(Server::pause);
+    for instance in &fixture.instances {
+        assert_not_ready(&fixture, instance);
     }
-    cluster.servers[1..].iter().for_each(Server::resume);
-    cluster.instances.iter().for_each(Instance::await_ready);
+    fixture.servers[1..].iter().for_each(Server::resume);
+    fixture.instances.iter().for_each(Instance::await_ready);
 }
 
 #[test]
 fn nodes_that_lost_their_data_leave_the_instance_not_ready() {
-    let cluster = Cluster::nodes(3);
-    let lost = &cluster.servers[1..];
+    let fixture = Fixture::nodes(3);
+    let lost = &fixture.servers[1..];
     lost.iter().for_each(Server::kill);
-    for instance in &cluster.instances {
-        assert_not_ready(&cluster, instance);
+    for instance in &fixture.instances {
+        assert_not_ready(&fixture, instance);
     }
     lost.iter().for_each(Server::restart);
-    for instance in &cluster.instances {
+    for instance in &fixture.instances {
         eventually("the reason is shown", PATIENCE, || {
             let not_ready = instance.send("GET", "/readyz", &[], None);
             let not_ready = not_ready.assert_problem(503, "no_quorum");
@@ -74,13 +74,13 @@ fn nodes_that_lost_their_data_leave_the_instance_not_ready() {
 
 /// Every node is named, with its error.
 #[track_caller]
-fn assert_not_ready(cluster: &Cluster, instance: &Instance) {
+fn assert_not_ready(fixture: &Fixture, instance: &Instance) {
     let ready = || instance.send("GET", "/readyz", &[], None);
     eventually("it is not ready", PATIENCE, || ready().status == 503);
     let not_ready = ready().assert_problem(503, "no_quorum");
     let nodes = not_ready.body["nodes"].as_array().expect("nodes");
-    assert_eq!(nodes.len(), cluster.servers.len(), "{not_ready:?}");
-    for (node, server) in nodes.iter().zip(&cluster.servers) {
+    assert_eq!(nodes.len(), fixture.servers.len(), "{not_ready:?}");
+    for (node, server) in nodes.iter().zip(&fixture.servers) {
         assert_eq!(node["node"], server.url(), "{not_ready:?}");
         assert!(node["answer"].as_str().is_some_and(|it| !it.is_empty()), "{not_ready:?}");
     }
@@ -89,30 +89,30 @@ fn assert_not_ready(cluster: &Cluster, instance: &Instance) {
 
 #[test]
 fn instance_works_with_a_majority_of_its_nodes() {
-    let cluster = Cluster::nodes(3);
-    cluster.servers[2].kill();
-    let acquired = cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
-    cluster.acquire("job", &json!({})).assert_problem(409, "held");
-    cluster.renew(&acquired.lease_id()).assert_status(200);
-    for _ in &cluster.instances {
-        cluster.get("/readyz").assert_status(200);
+    let fixture = Fixture::nodes(3);
+    fixture.servers[2].kill();
+    let acquired = fixture.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
+    fixture.acquire("job", &json!({})).assert_problem(409, "held");
+    fixture.renew(&acquired.lease_id()).assert_status(200);
+    for _ in &fixture.instances {
+        fixture.get("/readyz").assert_status(200);
     }
-    cluster.release(&acquired.lease_id()).assert_status(204);
+    fixture.release(&acquired.lease_id()).assert_status(204);
 }
 
 #[test]
 fn metrics_have_a_listener_of_their_own_and_no_names_of_locks() {
-    let cluster = Cluster::start(1, 1, &["--metrics", "127.0.0.1:0"]);
-    let request = json!({ "ttl_ms": 60_000, "owner": "secret-owner" });
-    let acquired = cluster.acquire("secret-lock", &request).assert_status(200);
-    cluster.acquire("secret-lock", &json!({})).assert_problem(409, "held");
-    cluster.get("/v1/locks/secret-lock").assert_status(200);
-    cluster.renew(&acquired.lease_id()).assert_status(200);
-    cluster.release(&acquired.lease_id()).assert_status(204);
-    cluster.get("/secret-path").assert_problem(404, "not_found");
-    cluster.get("/metrics").assert_problem(404, "not_found");
+    let fixture = Fixture::start(1, 1, &["--metrics", "127.0.0.1:0"]);
+    let request = json!({ "ttl_ms": 60_000, "who": "secret-who" });
+    let acquired = fixture.acquire("secret-lock", &request).assert_status(200);
+    fixture.acquire("secret-lock", &json!({})).assert_problem(409, "held");
+    fixture.get("/v1/locks/secret-lock").assert_status(200);
+    fixture.renew(&acquired.lease_id()).assert_status(200);
+    fixture.release(&acquired.lease_id()).assert_status(204);
+    fixture.get("/secret-path").assert_problem(404, "not_found");
+    fixture.get("/metrics").assert_problem(404, "not_found");
 
-    let metrics = cluster.instances[0].metrics();
+    let metrics = fixture.instances[0].metrics();
     for line in [
         "# TYPE quorate_http_requests_total counter",
         "# TYPE quorate_http_request_duration_seconds histogram",
@@ -136,17 +136,17 @@ fn metrics_have_a_listener_of_their_own_and_no_names_of_locks() {
 
 #[test]
 fn requests_of_clients_that_disconnect_are_not_in_progress() {
-    let cluster = Cluster::start(1, 1, &["--metrics", "127.0.0.1:0"]);
-    cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
+    let fixture = Fixture::start(1, 1, &["--metrics", "127.0.0.1:0"]);
+    fixture.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
     let waiters: Vec<_> = (1..=5)
         .map(|count| {
             let request = json!({ "wait_ms": 60_000 });
-            let waiter = cluster.any().start_acquire("job", &[], &request);
-            cluster.await_waiting("job", count);
+            let waiter = fixture.any().start_acquire("job", &[], &request);
+            fixture.await_waiting("job", count);
             waiter
         })
         .collect();
-    let has = |line: &str| cluster.instances[0].metrics().lines().any(|it| it == line);
+    let has = |line: &str| fixture.instances[0].metrics().lines().any(|it| it == line);
     assert!(has("quorate_http_requests_in_progress 5"));
     drop(waiters);
     eventually("they are gone", PATIENCE, || has("quorate_http_requests_in_progress 0"));

@@ -5,46 +5,46 @@ use std::thread;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::fixture::{Cluster, Instance, Response};
+use crate::fixture::{Fixture, Instance, Response};
 
 #[test]
 fn repeated_request_gets_the_same_lease() {
-    for cluster in Cluster::of_each_kind() {
+    for fixture in Fixture::of_each_kind() {
         for mode in ["mutex", "write"] {
             let request = json!({ "ttl_ms": 60_000, "mode": mode });
-            let first = keyed(cluster.any(), "job", "k1", &request).assert_status(200);
-            let again = keyed(cluster.any(), "job", "k1", &request).assert_status(200);
+            let first = keyed(fixture.any(), "job", "k1", &request).assert_status(200);
+            let again = keyed(fixture.any(), "job", "k1", &request).assert_status(200);
             assert_eq!(again.number("fence"), first.number("fence"));
             assert_eq!(again.lease_id(), first.lease_id());
             assert!((1..=60_000).contains(&again.number("valid_for_ms")), "{again:?}");
-            cluster.renew(&again.lease_id()).assert_status(200);
-            cluster.acquire("job", &request).assert_problem(409, "held");
-            cluster.release(&again.lease_id()).assert_status(204);
-            let later = keyed(cluster.any(), "job", "k1", &request).assert_status(200);
+            fixture.renew(&again.lease_id()).assert_status(200);
+            fixture.acquire("job", &request).assert_problem(409, "held");
+            fixture.release(&again.lease_id()).assert_status(204);
+            let later = keyed(fixture.any(), "job", "k1", &request).assert_status(200);
             assert!(later.number("fence") > first.number("fence"), "the first lease has ended");
-            cluster.release(&later.lease_id()).assert_status(204);
+            fixture.release(&later.lease_id()).assert_status(204);
         }
     }
 }
 
 #[test]
 fn key_with_another_body_is_rejected() {
-    Cluster::on_each_kind(|cluster| {
+    Fixture::on_each_kind(|fixture| {
         for mode in ["mutex", "read", "write"] {
             let request = json!({ "ttl_ms": 60_000, "mode": mode });
-            let first = keyed(cluster.any(), "job", "k1", &request).assert_status(200);
+            let first = keyed(fixture.any(), "job", "k1", &request).assert_status(200);
             let other = json!({ "ttl_ms": 30_000, "mode": mode });
-            let refused = keyed(cluster.any(), "job", "k1", &other);
+            let refused = keyed(fixture.any(), "job", "k1", &other);
             refused.assert_problem(422, "idempotency_conflict");
             let waiting = json!({ "ttl_ms": 60_000, "mode": mode, "wait_ms": 20_000 });
-            let refused = keyed(cluster.any(), "job", "k1", &waiting);
+            let refused = keyed(fixture.any(), "job", "k1", &waiting);
             refused.assert_problem(422, "idempotency_conflict");
-            cluster.renew(&first.lease_id()).assert_status(200);
-            cluster.release(&first.lease_id()).assert_status(204);
+            fixture.renew(&first.lease_id()).assert_status(200);
+            fixture.release(&first.lease_id()).assert_status(204);
         }
         let request = |permits| json!({ "ttl_ms": 60_000, "mode": "permits", "permits": permits });
-        keyed(cluster.any(), "pool", "k1", &request(2)).assert_status(200);
-        let refused = keyed(cluster.any(), "pool", "k1", &request(3));
+        keyed(fixture.any(), "pool", "k1", &request(2)).assert_status(200);
+        let refused = keyed(fixture.any(), "pool", "k1", &request(3));
         refused.assert_problem(422, "idempotency_conflict");
     });
 }
@@ -52,67 +52,67 @@ fn key_with_another_body_is_rejected() {
 /// Equivalent JSON is the same request.
 #[test]
 fn order_of_fields_and_blanks_do_not_make_another_request() {
-    let cluster = Cluster::nodes(1);
+    let fixture = Fixture::nodes(1);
     let send = |body: &str| {
         let headers = [("Idempotency-Key", "k1")];
         let path = "/v1/locks/job/acquire";
-        cluster.any().send("POST", path, &headers, Some(body.as_bytes())).assert_status(200)
+        fixture.any().send("POST", path, &headers, Some(body.as_bytes())).assert_status(200)
     };
-    let first = send(r#"{"ttl_ms":60000,"owner":"a"}"#);
-    let again = send(r#"{ "owner": "a", "wait_ms": 0, "ttl_ms": 60000 }"#);
+    let first = send(r#"{"ttl_ms":60000,"who":"a"}"#);
+    let again = send(r#"{ "who": "a", "wait_ms": 0, "ttl_ms": 60000 }"#);
     assert_eq!(again.number("fence"), first.number("fence"));
 }
 
 #[test]
 fn key_belongs_to_one_lock() {
-    for cluster in Cluster::of_each_kind() {
+    for fixture in Fixture::of_each_kind() {
         let request = json!({ "ttl_ms": 60_000 });
-        let one = keyed(cluster.any(), "one", "k1", &request).assert_status(200);
-        let two = keyed(cluster.any(), "two", "k1", &request).assert_status(200);
-        keyed(cluster.any(), "one", "k2", &request).assert_problem(409, "held");
+        let one = keyed(fixture.any(), "one", "k1", &request).assert_status(200);
+        let two = keyed(fixture.any(), "two", "k1", &request).assert_status(200);
+        keyed(fixture.any(), "one", "k2", &request).assert_problem(409, "held");
         for lease in [one, two] {
-            cluster.release(&lease.lease_id()).assert_status(204);
+            fixture.release(&lease.lease_id()).assert_status(204);
         }
     }
 }
 
 #[test]
 fn repeated_reader_gets_no_second_lease() {
-    for cluster in Cluster::of_each_kind() {
+    for fixture in Fixture::of_each_kind() {
         let request = json!({ "ttl_ms": 60_000, "mode": "read" });
-        let first = keyed(cluster.any(), "doc", "k1", &request).assert_status(200);
-        let again = keyed(cluster.any(), "doc", "k1", &request).assert_status(200);
+        let first = keyed(fixture.any(), "doc", "k1", &request).assert_status(200);
+        let again = keyed(fixture.any(), "doc", "k1", &request).assert_status(200);
         assert_eq!(again.body.get("fence"), None, "{again:?}");
         assert_eq!(again.lease_id(), first.lease_id());
-        cluster.release(&again.lease_id()).assert_status(204);
-        cluster.acquire("doc", &json!({ "mode": "write" })).assert_status(200);
+        fixture.release(&again.lease_id()).assert_status(204);
+        fixture.acquire("doc", &json!({ "mode": "write" })).assert_status(200);
     }
 }
 
 #[test]
 fn repeated_owner_of_a_permit_gets_no_second_one() {
-    for cluster in Cluster::of_each_kind() {
+    for fixture in Fixture::of_each_kind() {
         let request = json!({ "ttl_ms": 60_000, "mode": "permits", "permits": 2 });
-        let first = keyed(cluster.any(), "pool", "k1", &request).assert_status(200);
-        let again = keyed(cluster.any(), "pool", "k1", &request).assert_status(200);
+        let first = keyed(fixture.any(), "pool", "k1", &request).assert_status(200);
+        let again = keyed(fixture.any(), "pool", "k1", &request).assert_status(200);
         assert_eq!(again.number("fence"), first.number("fence"));
         assert_eq!(again.lease_id(), first.lease_id());
-        cluster.acquire("pool", &request).assert_status(200);
-        cluster.acquire("pool", &request).assert_problem(409, "held");
-        cluster.release(&again.lease_id()).assert_status(204);
-        cluster.acquire("pool", &request).assert_status(200);
+        fixture.acquire("pool", &request).assert_status(200);
+        fixture.acquire("pool", &request).assert_problem(409, "held");
+        fixture.release(&again.lease_id()).assert_status(204);
+        fixture.acquire("pool", &request).assert_status(200);
     }
 }
 
 #[test]
 fn concurrent_duplicates_never_lose_the_lock() {
-    Cluster::on_each_kind(|cluster| {
+    Fixture::on_each_kind(|fixture| {
         // Waiting duplicates search for the lease of the first one every second.
         for (wait_ms, rounds) in [(0, 10), (20_000, 1)] {
             for round in 0..rounds {
                 let request = json!({ "ttl_ms": 60_000, "wait_ms": wait_ms });
-                let responses = duplicates(&cluster, "job", &format!("k{round}"), &request);
-                check_duplicates(&cluster, "job", responses);
+                let responses = duplicates(&fixture, "job", &format!("k{round}"), &request);
+                check_duplicates(&fixture, "job", responses);
             }
         }
     });
@@ -120,121 +120,121 @@ fn concurrent_duplicates_never_lose_the_lock() {
 
 #[test]
 fn duplicates_that_wait_get_one_lock() {
-    Cluster::on_each_kind(|cluster| {
+    Fixture::on_each_kind(|fixture| {
         let request = json!({ "ttl_ms": 60_000, "wait_ms": 20_000 });
-        let holder = cluster.acquire("job", &request).assert_status(200);
+        let holder = fixture.acquire("job", &request).assert_status(200);
         let headers = [("Idempotency-Key", "k1")];
         let mut waiters = Vec::new();
         for count in 1..=2 {
-            waiters.push(cluster.any().start_acquire("job", &headers, &request));
-            cluster.await_waiting("job", count);
+            waiters.push(fixture.any().start_acquire("job", &headers, &request));
+            fixture.await_waiting("job", count);
         }
-        cluster.release(&holder.lease_id()).assert_status(204);
+        fixture.release(&holder.lease_id()).assert_status(204);
         let responses = waiters.iter_mut().map(crate::fixture::Sent::response).collect();
-        check_duplicates(&cluster, "job", responses);
+        check_duplicates(&fixture, "job", responses);
     });
 }
 
 #[test]
 fn retry_after_a_disconnect_gets_the_lock() {
-    Cluster::on_each_kind(|cluster| {
+    Fixture::on_each_kind(|fixture| {
         let request = json!({ "ttl_ms": 60_000, "wait_ms": 20_000 });
-        let holder = cluster.acquire("job", &request).assert_status(200);
-        let first = cluster.any().start_acquire("job", &[("Idempotency-Key", "k1")], &request);
-        cluster.await_waiting("job", 1);
-        cluster.release(&holder.lease_id()).assert_status(204);
+        let holder = fixture.acquire("job", &request).assert_status(200);
+        let first = fixture.any().start_acquire("job", &[("Idempotency-Key", "k1")], &request);
+        fixture.await_waiting("job", 1);
+        fixture.release(&holder.lease_id()).assert_status(204);
         drop(first);
-        let again = keyed(cluster.any(), "job", "k1", &request).assert_status(200);
-        cluster.renew(&again.lease_id()).assert_status(200);
-        cluster.release(&again.lease_id()).assert_status(204);
+        let again = keyed(fixture.any(), "job", "k1", &request).assert_status(200);
+        fixture.renew(&again.lease_id()).assert_status(200);
+        fixture.release(&again.lease_id()).assert_status(204);
     });
 }
 
 /// The first instance has granted the lock and is killed, and its client never reads the response.
 #[test]
 fn retry_through_another_instance_gets_the_lease_of_a_killed_one() {
-    Cluster::on_each_kind(|mut cluster| {
+    Fixture::on_each_kind(|mut fixture| {
         let request = json!({ "ttl_ms": 60_000 });
         let headers = [("Idempotency-Key", "k1")];
-        let unread = cluster.instances[1].start_acquire("job", &headers, &request);
+        let unread = fixture.instances[1].start_acquire("job", &headers, &request);
         unread.await_answer();
-        let lock = cluster.instances[0].send("GET", "/v1/locks/job", &[], None);
+        let lock = fixture.instances[0].send("GET", "/v1/locks/job", &[], None);
         let fence = lock.body["holder"]["fence"].clone();
-        cluster.instances[1].kill();
+        fixture.instances[1].kill();
         drop(unread);
-        let again = keyed(&cluster.instances[0], "job", "k1", &request).assert_status(200);
+        let again = keyed(&fixture.instances[0], "job", "k1", &request).assert_status(200);
         assert_eq!(again.body["fence"], fence, "{again:?}");
-        cluster.instances.pop();
-        cluster.renew(&again.lease_id()).assert_status(200);
-        cluster.release(&again.lease_id()).assert_status(204);
+        fixture.instances.pop();
+        fixture.renew(&again.lease_id()).assert_status(200);
+        fixture.release(&again.lease_id()).assert_status(204);
     });
 }
 
 /// A repeated request whose response is lost must not end the lease that the client already holds.
 #[test]
 fn undelivered_repetition_leaves_the_lease_alone() {
-    Cluster::on_each_kind(|cluster| {
+    Fixture::on_each_kind(|fixture| {
         let request = json!({ "ttl_ms": 60_000, "wait_ms": 1_000 });
         let headers = [("Idempotency-Key", "k1")];
-        let first = keyed(cluster.any(), "job", "k1", &request).assert_status(200);
+        let first = keyed(fixture.any(), "job", "k1", &request).assert_status(200);
         for round in 0..60_u64 {
-            let copy = cluster.any().start_acquire("job", &headers, &request);
+            let copy = fixture.any().start_acquire("job", &headers, &request);
             // At a different moment in every round.
             for _ in 0..round % 6 {
-                cluster.get("/healthz").assert_status(200);
+                fixture.get("/healthz").assert_status(200);
             }
             drop(copy);
-            cluster.acquire("job", &json!({})).assert_problem(409, "held");
-            cluster.renew(&first.lease_id()).assert_status(200);
+            fixture.acquire("job", &json!({})).assert_problem(409, "held");
+            fixture.renew(&first.lease_id()).assert_status(200);
         }
-        cluster.release(&first.lease_id()).assert_status(204);
+        fixture.release(&first.lease_id()).assert_status(204);
     });
 }
 
 /// An instance that was stopped answers a request whose client got its response elsewhere.
 #[test]
 fn late_answer_to_the_first_request_leaves_the_lease_of_the_repetition_alone() {
-    for mut cluster in [Cluster::nodes(1), Cluster::nodes(3)] {
+    for mut fixture in [Fixture::nodes(1), Fixture::nodes(3)] {
         let request = json!({ "ttl_ms": 60_000 });
         let headers = [("Idempotency-Key", "k1")];
-        cluster.instances[1].stop();
-        let mut late = cluster.instances[1].start_acquire("job", &headers, &request);
-        let given = keyed(&cluster.instances[0], "job", "k1", &request).assert_status(200);
-        cluster.instances[1].signal(Signal::CONT);
+        fixture.instances[1].stop();
+        let mut late = fixture.instances[1].start_acquire("job", &headers, &request);
+        let given = keyed(&fixture.instances[0], "job", "k1", &request).assert_status(200);
+        fixture.instances[1].signal(Signal::CONT);
         let late = late.response().assert_status(200);
         assert_eq!(late.lease_id(), given.lease_id());
-        cluster.renew(&given.lease_id()).assert_status(200);
-        cluster.release(&given.lease_id()).assert_status(204);
-        cluster.instances.clear();
+        fixture.renew(&given.lease_id()).assert_status(200);
+        fixture.release(&given.lease_id()).assert_status(204);
+        fixture.instances.clear();
     }
 }
 
 #[test]
 fn shutdown_releases_nothing_that_a_repetition_found() {
-    Cluster::on_each_kind(|mut cluster| {
+    Fixture::on_each_kind(|mut fixture| {
         let request = json!({ "ttl_ms": 60_000, "wait_ms": 1_000 });
         let headers = [("Idempotency-Key", "k1")];
-        let first = keyed(&cluster.instances[0], "job", "k1", &request).assert_status(200);
+        let first = keyed(&fixture.instances[0], "job", "k1", &request).assert_status(200);
         let copies: Vec<_> = (0..40)
-            .map(|_| cluster.instances[1].start_acquire("job", &headers, &request))
+            .map(|_| fixture.instances[1].start_acquire("job", &headers, &request))
             .collect();
-        cluster.instances[1].signal(Signal::TERM);
-        assert_eq!(cluster.instances[1].end(), Some(0));
+        fixture.instances[1].signal(Signal::TERM);
+        assert_eq!(fixture.instances[1].end(), Some(0));
         drop(copies);
-        cluster.instances.pop();
-        cluster.acquire("job", &json!({})).assert_problem(409, "held");
-        cluster.renew(&first.lease_id()).assert_status(200);
+        fixture.instances.pop();
+        fixture.acquire("job", &json!({})).assert_problem(409, "held");
+        fixture.renew(&first.lease_id()).assert_status(200);
     });
 }
 
 #[test]
 fn invalid_keys_are_rejected() {
-    let cluster = Cluster::local();
+    let fixture = Fixture::local();
     for key in [String::new(), "k".repeat(256)] {
-        let refused = keyed(cluster.any(), "job", &key, &json!({}));
+        let refused = keyed(fixture.any(), "job", &key, &json!({}));
         refused.assert_problem(400, "invalid_request");
     }
-    keyed(cluster.any(), "job", &"k".repeat(255), &json!({})).assert_status(200);
+    keyed(fixture.any(), "job", &"k".repeat(255), &json!({})).assert_status(200);
 }
 
 fn keyed(instance: &Instance, name: &str, key: &str, request: &Value) -> Response {
@@ -242,8 +242,8 @@ fn keyed(instance: &Instance, name: &str, key: &str, request: &Value) -> Respons
 }
 
 /// The same request at the same time, at both instances.
-fn duplicates(cluster: &Cluster, name: &str, key: &str, request: &Value) -> Vec<Response> {
-    let instances: Vec<&Instance> = cluster.instances.iter().cycle().take(4).collect();
+fn duplicates(fixture: &Fixture, name: &str, key: &str, request: &Value) -> Vec<Response> {
+    let instances: Vec<&Instance> = fixture.instances.iter().cycle().take(4).collect();
     thread::scope(|scope| {
         let send = |instance| scope.spawn(move || keyed(instance, name, key, request));
         let sent: Vec<_> = instances.into_iter().map(send).collect();
@@ -253,7 +253,7 @@ fn duplicates(cluster: &Cluster, name: &str, key: &str, request: &Value) -> Vec<
 
 /// At least one request got the lock, and all of those got the same lease.
 #[track_caller]
-fn check_duplicates(cluster: &Cluster, name: &str, responses: Vec<Response>) {
+fn check_duplicates(fixture: &Fixture, name: &str, responses: Vec<Response>) {
     let (granted, others): (Vec<_>, Vec<_>) =
         responses.into_iter().partition(|response| response.status == 200);
     for other in others {
@@ -264,9 +264,9 @@ fn check_duplicates(cluster: &Cluster, name: &str, responses: Vec<Response>) {
         assert_eq!(response.lease_id(), first.lease_id(), "{granted:?}");
         assert_eq!(response.number("fence"), first.number("fence"), "{granted:?}");
     }
-    let lock = cluster.get(&format!("/v1/locks/{name}")).assert_status(200);
+    let lock = fixture.get(&format!("/v1/locks/{name}")).assert_status(200);
     assert_eq!(lock.body["is_held"], true, "{lock:?}");
-    cluster.release(&first.lease_id()).assert_status(204);
-    let next = cluster.acquire(name, &json!({})).assert_status(200);
-    cluster.release(&next.lease_id()).assert_status(204);
+    fixture.release(&first.lease_id()).assert_status(204);
+    let next = fixture.acquire(name, &json!({})).assert_status(200);
+    fixture.release(&next.lease_id()).assert_status(204);
 }

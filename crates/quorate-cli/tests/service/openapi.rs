@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::fixture::Cluster;
+use crate::fixture::Fixture;
 
 #[test]
 fn document_lists_every_path_and_method() {
-    let cluster = Cluster::local();
-    let response = cluster.get("/openapi.json").assert_status(200);
+    let fixture = Fixture::local();
+    let response = fixture.get("/openapi.json").assert_status(200);
     assert_eq!(response.headers["content-type"], "application/json");
     let document = response.body;
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1."), "{}", document["openapi"]);
@@ -38,8 +38,8 @@ fn document_lists_every_path_and_method() {
 
 #[test]
 fn document_is_complete_and_consistent() {
-    let cluster = Cluster::local();
-    let document = cluster.get("/openapi.json").assert_status(200).body;
+    let fixture = Fixture::local();
+    let document = fixture.get("/openapi.json").assert_status(200).body;
     let mut references = Vec::new();
     collect_references(&document, &mut references);
     assert!(!references.is_empty());
@@ -80,17 +80,17 @@ fn document_is_complete_and_consistent() {
 
 #[test]
 fn responses_have_the_fields_of_the_document() {
-    let cluster = Cluster::nodes(1);
-    let document = cluster.get("/openapi.json").assert_status(200).body;
-    let acquired = cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
-    let set = cluster.acquire("a", &json!({ "also": ["b"] })).assert_status(200);
-    let entry = cluster.acquire("entered", &json!({ "identity": "i" })).assert_status(200);
-    let entered = cluster.get("/v1/locks/entered").assert_status(200);
-    let held = cluster.acquire("job", &json!({})).assert_problem(409, "held");
-    let renewed = cluster.renew(&acquired.lease_id()).assert_status(200);
-    let lock = cluster.get("/v1/locks/job").assert_status(200);
-    let downgraded = cluster.downgrade(&acquired.lease_id()).assert_status(200);
-    let page = cluster.get("/v1/locks").assert_status(200);
+    let fixture = Fixture::nodes(1);
+    let document = fixture.get("/openapi.json").assert_status(200).body;
+    let acquired = fixture.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
+    let set = fixture.acquire("a", &json!({ "also": ["b"] })).assert_status(200);
+    let entry = fixture.acquire("entered", &json!({ "identity": "i" })).assert_status(200);
+    let entered = fixture.get("/v1/locks/entered").assert_status(200);
+    let held = fixture.acquire("job", &json!({})).assert_problem(409, "held");
+    let renewed = fixture.renew(&acquired.lease_id()).assert_status(200);
+    let lock = fixture.get("/v1/locks/job").assert_status(200);
+    let downgraded = fixture.downgrade(&acquired.lease_id()).assert_status(200);
+    let page = fixture.get("/v1/locks").assert_status(200);
     for (schema, response) in [
         ("Acquired", acquired),
         ("Acquired", set),

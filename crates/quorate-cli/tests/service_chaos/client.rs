@@ -7,12 +7,12 @@ use quorate_testkit::history::{Holding, Moment, Recorder};
 use serde_json::{Value, json};
 use ureq::{Agent, http};
 
-use crate::{dice::Dice, environment::Environment, pass, tally::Tally};
+use crate::{chaos::Fixture, dice::Dice, pass, tally::Tally};
 
 /// One of the clients that contend for the [`LOCKS`].
 pub(crate) struct Client<'a> {
     name: String,
-    environment: &'a Environment,
+    fixture: &'a Fixture,
     tally: &'a Tally,
     recorder: &'a Recorder,
     dice: Dice,
@@ -39,14 +39,14 @@ struct Answer {
 impl<'a> Client<'a> {
     pub(crate) fn new(
         number: usize,
-        environment: &'a Environment,
+        fixture: &'a Fixture,
         tally: &'a Tally,
         recorder: &'a Recorder,
         dice: Dice,
     ) -> Self {
         let config = Agent::config_builder().http_status_as_error(false);
         let agent = config.timeout_global(Some(ANSWER_MAX)).build().into();
-        Self { name: format!("client-{number:02}"), environment, tally, recorder, dice, agent }
+        Self { name: format!("client-{number:02}"), fixture, tally, recorder, dice, agent }
     }
 
     /// Acquires locks, works and releases them until the end.
@@ -103,7 +103,7 @@ impl<'a> Client<'a> {
     /// so that a lease whose response was lost does not block the lock.
     fn acquire(&mut self, lock: &'static str, ttl_ms: u64, wait_ms: u64) -> Option<Lease> {
         let key = format!("{:016x}", self.dice.number());
-        let body = json!({ "ttl_ms": ttl_ms, "wait_ms": wait_ms, "owner": self.name });
+        let body = json!({ "ttl_ms": ttl_ms, "wait_ms": wait_ms, "who": self.name });
         let path = format!("/v1/locks/{lock}/acquire");
         let request = self.recorder.ask(&self.name, lock);
         let give_up_at = Moment::now().after(REPEAT_MAX);
@@ -222,7 +222,7 @@ impl<'a> Client<'a> {
         key: Option<&str>,
         body: Option<&Value>,
     ) -> Option<Answer> {
-        let address = *self.dice.pick(&self.environment.addresses);
+        let address = *self.dice.pick(&self.fixture.addresses);
         let mut request =
             http::Request::builder().method(method).uri(format!("http://{address}{path}"));
         if let Some(key) = key {

@@ -5,15 +5,10 @@ use std::time::Duration;
 use quorate_testkit::{eventually, history::Moment};
 use rustix::process::Signal;
 
-use crate::{dice::Dice, environment::Environment, fixture::PATIENCE, pass, tally::Tally};
+use crate::{chaos::Fixture, dice::Dice, fixture::PATIENCE, pass, tally::Tally};
 
 /// Kills, stops and pauses one instance after another.
-pub(crate) fn crash_instances(
-    environment: &Environment,
-    tally: &Tally,
-    dice: &mut Dice,
-    end: Moment,
-) {
+pub(crate) fn crash_instances(fixture: &Fixture, tally: &Tally, dice: &mut Dice, end: Moment) {
     // In rotation, so that a short run has all kinds.
     for kind in [Signal::KILL, Signal::TERM, Signal::STOP].into_iter().cycle() {
         if !pause(dice.millis(50, 500), end) {
@@ -21,7 +16,7 @@ pub(crate) fn crash_instances(
         }
         let number = *dice.pick(&[0, 1, 2]);
         let away = dice.millis(20, 700);
-        environment.with_instance(number, |instance| {
+        fixture.with_instance(number, |instance| {
             instance.signal(kind);
             if kind == Signal::STOP {
                 tally.instances_paused.add();
@@ -36,14 +31,14 @@ pub(crate) fn crash_instances(
             count.add();
             instance.end();
             pass(away);
-            *instance = environment.start_instance(environment.addresses[number]);
+            *instance = fixture.start_instance(fixture.addresses[number]);
         });
     }
 }
 
 /// Kills and pauses one server after another. With `forgets`, every third one loses its data.
 pub(crate) fn crash_servers(
-    environment: &Environment,
+    fixture: &Fixture,
     tally: &Tally,
     dice: &mut Dice,
     forgets: bool,
@@ -52,8 +47,8 @@ pub(crate) fn crash_servers(
     let mut round = 0;
     while pause(dice.millis(50, 500), end) {
         round += 1;
-        let number = environment.choose_server(|| *dice.pick(&[0, 1, 2, 3, 4]));
-        let (server, away) = (&environment.servers[number], dice.millis(20, 700));
+        let number = fixture.choose_server(|| *dice.pick(&[0, 1, 2, 3, 4]));
+        let (server, away) = (&fixture.servers[number], dice.millis(20, 700));
         let is_emptied = forgets && round % 3 == 0;
         if !is_emptied && dice.is_one_in(4) {
             tally.servers_paused.add();
@@ -63,7 +58,7 @@ pub(crate) fn crash_servers(
         } else {
             tally.servers_killed.add();
             server.kill();
-            environment.await_gone(number);
+            fixture.await_gone(number);
             pass(away);
             if is_emptied {
                 tally.servers_emptied.add();
@@ -74,9 +69,9 @@ pub(crate) fn crash_servers(
         }
         // A server without its data does not vote until its quarantine ends.
         eventually("the server votes, or the run ends", PATIENCE, || {
-            environment.votes(number) || Moment::now() >= end
+            fixture.votes(number) || Moment::now() >= end
         });
-        environment.back(number);
+        fixture.back(number);
     }
 }
 

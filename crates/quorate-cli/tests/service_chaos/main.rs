@@ -14,7 +14,7 @@ mod service {
     #[expect(dead_code, unused_imports, reason = "the tests of the service use the rest of it")]
     pub(crate) mod fixture;
 }
-mod environment;
+mod chaos;
 mod tally;
 
 use std::{
@@ -26,40 +26,39 @@ use std::{
 
 use quorate_testkit::history::{History, Moment, Recorder, Until};
 
-use self::{client::Client, dice::Dice, environment::Environment, service::fixture, tally::Tally};
+use self::{chaos::Fixture, client::Client, dice::Dice, service::fixture, tally::Tally};
 
 #[test]
 fn locks_stay_exclusive_while_instances_and_servers_crash() {
     let seconds = number_in("QUORATE_CHAOS_SECONDS").unwrap_or(SECONDS);
     let seed = number_in("QUORATE_CHAOS_SEED").unwrap_or_else(seed_of_now);
-    let (environment, tally, recorder) =
-        (Environment::start(), Tally::default(), Recorder::in_memory());
+    let (fixture, tally, recorder) = (Fixture::start(), Tally::default(), Recorder::in_memory());
     let end = Moment::now().after(Duration::from_secs(seconds));
     let mut dice = Dice::new(seed);
     thread::scope(|scope| {
         for number in 0..CLIENTS {
-            let client = Client::new(number, &environment, &tally, &recorder, dice.split());
+            let client = Client::new(number, &fixture, &tally, &recorder, dice.split());
             scope.spawn(move || client.run(end));
         }
-        let (environment, tally) = (&environment, &tally);
+        let (fixture, tally) = (&fixture, &tally);
         let [mut one, mut two, mut three] = [dice.split(), dice.split(), dice.split()];
-        scope.spawn(move || faults::crash_instances(environment, tally, &mut one, end));
-        scope.spawn(move || faults::crash_servers(environment, tally, &mut two, false, end));
-        scope.spawn(move || faults::crash_servers(environment, tally, &mut three, true, end));
+        scope.spawn(move || faults::crash_instances(fixture, tally, &mut one, end));
+        scope.spawn(move || faults::crash_servers(fixture, tally, &mut two, false, end));
+        scope.spawn(move || faults::crash_servers(fixture, tally, &mut three, true, end));
     });
     let history = recorder.history();
     say(&format!("seed {seed}, {seconds} s of load: {tally}\n{}", history.report()));
     history.assert_kept(Until::Believed);
     tally.assert_kept();
     tally.assert_tried();
-    assert_service_works(&environment, &tally, &history, dice);
+    assert_service_works(&fixture, &tally, &history, dice);
 }
 
 /// After the faults every lock can be acquired, with a larger fence than all before.
-fn assert_service_works(environment: &Environment, tally: &Tally, history: &History, dice: Dice) {
-    environment.await_ready();
+fn assert_service_works(fixture: &Fixture, tally: &Tally, history: &History, dice: Dice) {
+    fixture.await_ready();
     let recorder = Recorder::in_memory();
-    let mut client = Client::new(CLIENTS, environment, tally, &recorder, dice);
+    let mut client = Client::new(CLIENTS, fixture, tally, &recorder, dice);
     for lock in client::LOCKS {
         let fence = client.acquire_and_release(lock);
         let before = history.claims().iter().filter(|claim| claim.lock == lock);

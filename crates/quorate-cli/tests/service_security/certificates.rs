@@ -8,7 +8,7 @@ use rcgen::{
 };
 use ureq::tls::{Certificate, ClientCert, PrivateKey};
 
-use crate::fixture::Cluster;
+use crate::fixture::Fixture;
 
 /// Signs certificates.
 pub(crate) struct Authority {
@@ -64,8 +64,8 @@ impl Authority {
     }
 
     /// Writes the certificate of the authority, and returns the path.
-    pub(crate) fn write(&self, cluster: &Cluster, name: &str) -> String {
-        write(cluster, &format!("{name}.pem"), &self.pem)
+    pub(crate) fn write(&self, fixture: &Fixture, name: &str) -> String {
+        write(fixture, &format!("{name}.pem"), &self.pem)
     }
 
     pub(crate) fn certificate(&self) -> Certificate<'static> {
@@ -82,9 +82,9 @@ impl Identity {
     }
 
     /// Writes certificate and key, and returns their paths.
-    pub(crate) fn write(&self, cluster: &Cluster, name: &str) -> (String, String) {
-        let certificate = write(cluster, &format!("{name}.pem"), &self.certificate);
-        (certificate, write(cluster, &format!("{name}.key"), &self.key))
+    pub(crate) fn write(&self, fixture: &Fixture, name: &str) -> (String, String) {
+        let certificate = write(fixture, &format!("{name}.pem"), &self.certificate);
+        (certificate, write(fixture, &format!("{name}.key"), &self.key))
     }
 
     pub(crate) fn for_client(&self) -> ClientCert {
@@ -94,8 +94,8 @@ impl Identity {
     }
 }
 
-fn write(cluster: &Cluster, name: &str, text: &str) -> String {
-    let path = cluster.path(name);
+fn write(fixture: &Fixture, name: &str, text: &str) -> String {
+    let path = fixture.path(name);
     fs::write(&path, text).expect("a folder");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("our file");
     path.display().to_string()

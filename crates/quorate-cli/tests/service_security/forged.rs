@@ -10,7 +10,7 @@ use quorate_testkit::Server;
 use serde_json::{Value, json};
 
 use crate::{
-    fixture::{Cluster, Response},
+    fixture::{Fixture, Response},
     token_file,
 };
 
@@ -57,8 +57,8 @@ fn is_same_but_for_fence(id: &str, other: &str) -> bool {
 
 /// No request accepts the id.
 #[track_caller]
-fn assert_rejected(cluster: &Cluster, what: &str, id: &str) {
-    for response in [cluster.renew(id), cluster.downgrade(id), cluster.release(id)] {
+fn assert_rejected(fixture: &Fixture, what: &str, id: &str) {
+    for response in [fixture.renew(id), fixture.downgrade(id), fixture.release(id)] {
         let Response { status, body, .. } = &response;
         let is_clear = match status {
             400 => body["code"] == "invalid_lease" || body["code"] == "not_a_write_lease",
@@ -71,8 +71,8 @@ fn assert_rejected(cluster: &Cluster, what: &str, id: &str) {
 }
 
 #[track_caller]
-fn assert_invalid(cluster: &Cluster, what: &str, id: &str) {
-    for response in [cluster.renew(id), cluster.downgrade(id), cluster.release(id)] {
+fn assert_invalid(fixture: &Fixture, what: &str, id: &str) {
+    for response in [fixture.renew(id), fixture.downgrade(id), fixture.release(id)] {
         assert_eq!((response.status, what), (400, what), "{response:?}");
         response.assert_problem(400, "invalid_lease");
     }
@@ -98,45 +98,45 @@ const HOUR_US: u64 = 3_600_000_000;
 
 #[test]
 fn client_cannot_raise_the_fence_or_the_ttl_of_its_lock() {
-    for cluster in Cluster::of_each_kind() {
-        let acquired = cluster.acquire("job", &json!({ "ttl_ms": 10_000 })).assert_status(200);
+    for fixture in Fixture::of_each_kind() {
+        let acquired = fixture.acquire("job", &json!({ "ttl_ms": 10_000 })).assert_status(200);
         let (id, fence) = (acquired.lease_id(), acquired.number("fence"));
         let genuine = Parts::of(&id);
         assert_eq!(genuine.id(), id, "the test knows the form of lease ids");
         for forged in [4_503_599_627_370_496, fence + 1, fence * 2, u64::MAX] {
             let id = change(&genuine, |parts| parts.fence = forged.to_string());
-            assert_invalid(&cluster, "a larger fence", &id);
+            assert_invalid(&fixture, "a larger fence", &id);
         }
         for ttl_ms in ["0", "9999", "10001", "86400000", "18446744073709551615"] {
             let id = change(&genuine, |parts| parts.ttl_ms = ttl_ms.to_owned());
-            assert_invalid(&cluster, "another ttl", &id);
+            assert_invalid(&fixture, "another ttl", &id);
             let id = change(&genuine, |parts| {
                 parts.owner = parts.owner.replace(":10000:", &format!(":{ttl_ms}:"));
                 parts.ttl_ms = ttl_ms.to_owned();
             });
-            assert_rejected(&cluster, "another ttl in the owner too", &id);
+            assert_rejected(&fixture, "another ttl in the owner too", &id);
         }
         // A smaller fence changes nothing on the nodes.
         let smaller = change(&genuine, |parts| parts.fence = "1".to_owned());
-        assert!([200, 400].contains(&cluster.renew(&smaller).status));
-        let lock = cluster.get("/v1/locks/job").assert_status(200);
+        assert!([200, 400].contains(&fixture.renew(&smaller).status));
+        let lock = fixture.get("/v1/locks/job").assert_status(200);
         assert_eq!(lock.body["holder"]["fence"], fence, "{lock:?}");
         let left = lock.body["holder"]["expires_in_ms"].as_u64().expect("it expires");
         assert!(left <= 10_000, "{lock:?}");
-        cluster.renew(&id).assert_status(200);
-        cluster.release(&id).assert_status(204);
-        let next = cluster.acquire("job", &json!({})).assert_status(200).number("fence");
+        fixture.renew(&id).assert_status(200);
+        fixture.release(&id).assert_status(204);
+        let next = fixture.acquire("job", &json!({})).assert_status(200).number("fence");
         assert!((fence + 1..fence + HOUR_US).contains(&next), "{fence} {next}");
     }
 }
 
 #[test]
 fn changed_lease_ids_reach_no_other_lock() {
-    for cluster in Cluster::of_each_kind() {
-        let mine = cluster.acquire("mine", &json!({})).assert_status(200).lease_id();
-        let other = cluster.acquire("other", &json!({ "ttl_ms": 60_000 })).assert_status(200);
+    for fixture in Fixture::of_each_kind() {
+        let mine = fixture.acquire("mine", &json!({})).assert_status(200).lease_id();
+        let other = fixture.acquire("other", &json!({ "ttl_ms": 60_000 })).assert_status(200);
         let reader = json!({ "mode": "read", "ttl_ms": 60_000 });
-        let shared = cluster.acquire("shared", &reader).assert_status(200);
+        let shared = fixture.acquire("shared", &reader).assert_status(200);
         let genuine = Parts::of(&mine);
         let (ticket, rest) = genuine.owner[3..].split_once(':').expect("a ticket");
         let number: u64 = ticket.parse().expect("digits");
@@ -165,11 +165,11 @@ fn changed_lease_ids_reach_no_other_lock() {
             ("another form", change(&genuine, |it| it.mark += "1")),
         ];
         for (what, id) in &forgeries {
-            assert_rejected(&cluster, what, id);
+            assert_rejected(&fixture, what, id);
         }
         for lease in [mine, other.lease_id(), shared.lease_id()] {
-            cluster.renew(&lease).assert_status(200);
-            cluster.release(&lease).assert_status(204);
+            fixture.renew(&lease).assert_status(200);
+            fixture.release(&lease).assert_status(204);
         }
     }
 }
@@ -178,13 +178,13 @@ fn changed_lease_ids_reach_no_other_lock() {
 /// the key, and fences would start again.
 #[test]
 fn lease_ids_do_not_reach_keys_that_are_not_locks() {
-    for cluster in Cluster::of_each_kind() {
-        let acquired = cluster.acquire("job", &json!({})).assert_status(200);
+    for fixture in Fixture::of_each_kind() {
+        let acquired = fixture.acquire("job", &json!({})).assert_status(200);
         let (id, fence) = (acquired.lease_id(), acquired.number("fence"));
         let genuine = Parts::of(&id);
         let digits = format!("{fence:016}");
         for name in ["quorate:f:{job}", "quorate:q:{job}", "quorate:n", "app:session"] {
-            for server in &cluster.servers {
+            for server in &fixture.servers {
                 if name.starts_with("app") {
                     set(server, name, &digits);
                 }
@@ -193,24 +193,24 @@ fn lease_ids_do_not_reach_keys_that_are_not_locks() {
                 let id = change(&genuine, |it| {
                     (it.name, it.owner) = (name.to_owned(), owner.to_owned());
                 });
-                assert_rejected(&cluster, name, &id);
+                assert_rejected(&fixture, name, &id);
             }
         }
-        for server in &cluster.servers {
+        for server in &fixture.servers {
             for key in ["app:session", "quorate:f:{job}"] {
                 assert_eq!(server.get(key).as_deref(), Some(digits.as_bytes()), "{key}");
             }
         }
-        cluster.release(&id).assert_status(204);
-        let next = cluster.acquire("job", &json!({})).assert_status(200).number("fence");
+        fixture.release(&id).assert_status(204);
+        let next = fixture.acquire("job", &json!({})).assert_status(200).number("fence");
         assert!(next > fence, "{next} {fence}");
     }
 }
 
 #[test]
 fn each_lease_has_one_id() {
-    let cluster = Cluster::start(0, 1, &[]);
-    let id = cluster.acquire("job", &json!({})).assert_status(200).lease_id();
+    let fixture = Fixture::start(0, 1, &[]);
+    let id = fixture.acquire("job", &json!({})).assert_status(200).lease_id();
     let text = String::from_utf8(URL_SAFE_NO_PAD.decode(&id).expect("base64")).expect("text");
     let owner = text.split(':').nth(3).expect("an owner");
     let spellings = [
@@ -221,62 +221,62 @@ fn each_lease_has_one_id() {
         format!(" {text}"),
     ];
     for spelling in spellings.iter().filter(|it| **it != text) {
-        assert_rejected(&cluster, spelling, &URL_SAFE_NO_PAD.encode(spelling));
+        assert_rejected(&fixture, spelling, &URL_SAFE_NO_PAD.encode(spelling));
     }
     for spelling in
         [format!("{id}="), format!("{id}%3D%3D"), format!("{id}%0A"), format!("%20{id}")]
     {
-        assert_invalid(&cluster, &spelling, &spelling);
+        assert_invalid(&fixture, &spelling, &spelling);
     }
-    cluster.release(&id).assert_status(204);
+    fixture.release(&id).assert_status(204);
 }
 
 #[test]
 fn truncated_and_damaged_lease_ids_are_rejected() {
-    let cluster = Cluster::start(0, 1, &[]);
-    let id = cluster.acquire("orders:42", &json!({})).assert_status(200).lease_id();
+    let fixture = Fixture::start(0, 1, &[]);
+    let id = fixture.acquire("orders:42", &json!({})).assert_status(200).lease_id();
     for len in (1..id.len()).step_by(7) {
-        assert_rejected(&cluster, "truncated", &id[..len]);
+        assert_rejected(&fixture, "truncated", &id[..len]);
     }
     for at in (0..id.len()).step_by(5) {
         let other = if &id[at..=at] == "A" { "B" } else { "A" };
         let damaged = format!("{}{other}{}", &id[..at], &id[at + 1..]);
         // A fence smaller than the genuine one has no effect on the nodes.
         if !is_same_but_for_fence(&id, &damaged) {
-            assert_rejected(&cluster, "damaged", &damaged);
+            assert_rejected(&fixture, "damaged", &damaged);
         }
     }
     for id in ["x", "%00", "%ff", "..", "a%2Fb", "null", "%22", &"A".repeat(10_000)] {
-        let response = cluster.renew(id);
+        let response = fixture.renew(id);
         assert_eq!(response.status, 400, "{id}: {response:?}");
     }
-    cluster.renew(&id).assert_status(200);
-    cluster.release(&id).assert_status(204);
+    fixture.renew(&id).assert_status(200);
+    fixture.release(&id).assert_status(204);
 }
 
 /// A reader can forge the write lease of which its own would be the downgrade.
 #[test]
 fn made_up_write_lease_of_a_reader_gains_nothing() {
-    for cluster in Cluster::of_each_kind() {
+    for fixture in Fixture::of_each_kind() {
         let request = json!({ "mode": "read", "ttl_ms": 60_000 });
-        let reader = cluster.acquire("doc", &request).assert_status(200).lease_id();
+        let reader = fixture.acquire("doc", &request).assert_status(200).lease_id();
         let forged = change(&Parts::of(&reader), |it| it.owner.truncate(it.owner.len() - 2));
-        let downgraded = cluster.downgrade(&forged).assert_status(200);
+        let downgraded = fixture.downgrade(&forged).assert_status(200);
         assert_eq!(downgraded.lease_id(), reader);
-        for response in [cluster.renew(&forged), cluster.release(&forged)] {
+        for response in [fixture.renew(&forged), fixture.release(&forged)] {
             response.assert_problem(410, "lease_lost");
         }
-        cluster.release(&reader).assert_status(204);
-        cluster.downgrade(&forged).assert_problem(410, "lease_lost");
-        cluster.acquire("doc", &json!({})).assert_status(200);
+        fixture.release(&reader).assert_status(204);
+        fixture.downgrade(&forged).assert_problem(410, "lease_lost");
+        fixture.acquire("doc", &json!({})).assert_status(200);
     }
 }
 
 #[test]
 fn token_cannot_use_a_lease_id_of_its_own_making_outside_its_prefix() {
     let all: [&[&str]; 2] = [&["all"], &["ci", "--prefix", "ci:"]];
-    let (cluster, [all, ci]) = token_file::start(all, &[]);
-    let instance = cluster.any();
+    let (fixture, [all, ci]) = token_file::start(all, &[]);
+    let instance = fixture.any();
     let outside = instance.acquire_with("prod", &all.auth(), &json!({})).assert_status(200);
     let stolen = Parts::of(&outside.lease_id());
     for (name, status) in [("prod", 403), ("ci:x", 410), ("ci:", 410)] {
@@ -296,17 +296,17 @@ fn token_cannot_use_a_lease_id_of_its_own_making_outside_its_prefix() {
 
 #[test]
 fn lease_of_a_repeated_request_renews_with_the_same_fence() {
-    for cluster in Cluster::of_each_kind() {
+    for fixture in Fixture::of_each_kind() {
         let with_key = || {
             let key = [("Idempotency-Key", "again")];
-            cluster.any().acquire_with("job", &key, &json!({})).assert_status(200)
+            fixture.any().acquire_with("job", &key, &json!({})).assert_status(200)
         };
         let (first, second) = (with_key(), with_key());
-        cluster.renew(&second.lease_id()).assert_status(200);
+        fixture.renew(&second.lease_id()).assert_status(200);
         let third = with_key();
         for response in [&second, &third] {
             assert_eq!(response.number("fence"), first.number("fence"));
         }
-        cluster.release(&third.lease_id()).assert_status(204);
+        fixture.release(&third.lease_id()).assert_status(204);
     }
 }

@@ -7,10 +7,10 @@ use crate::token_file::{self, Token};
 #[test]
 fn no_token_enters_the_lock_of_another_one() {
     let names: [&[&str]; 3] = [&["a"], &["a/b"], &["a%2Fb"]];
-    let (cluster, [a, slash, encoded]) = token_file::start(names, &[]);
+    let (fixture, [a, slash, encoded]) = token_file::start(names, &[]);
     let enter = |token: &Token, identity: &str| {
         let request = json!({ "identity": identity, "ttl_ms": 60_000 });
-        cluster.any().acquire_with("job", &token.auth(), &request)
+        fixture.any().acquire_with("job", &token.auth(), &request)
     };
     let lease = enter(&a, "b/c").assert_status(200);
     for (token, identity) in
@@ -20,21 +20,21 @@ fn no_token_enters_the_lock_of_another_one() {
     }
     enter(&a, "b/c").assert_status(200);
     let path = format!("/v1/leases/{}", lease.lease_id());
-    cluster.any().send("DELETE", &path, &a.auth(), None).assert_status(204);
+    fixture.any().send("DELETE", &path, &a.auth(), None).assert_status(204);
     enter(&slash, "c").assert_problem(409, "held");
 }
 
 #[test]
 fn every_entry_counts_as_a_lease() {
-    let (cluster, [greedy]) = token_file::start([&["greedy"]], &["--max-leases", "2"]);
+    let (fixture, [greedy]) = token_file::start([&["greedy"]], &["--max-leases", "2"]);
     let enter = || {
         let request = json!({ "identity": "one", "ttl_ms": 60_000 });
-        cluster.any().acquire_with("job", &greedy.auth(), &request)
+        fixture.any().acquire_with("job", &greedy.auth(), &request)
     };
     let lease = enter().assert_status(200);
     enter().assert_status(200);
     enter().assert_problem(429, "too_many");
     let path = format!("/v1/leases/{}", lease.lease_id());
-    cluster.any().send("DELETE", &path, &greedy.auth(), None).assert_status(204);
+    fixture.any().send("DELETE", &path, &greedy.auth(), None).assert_status(204);
     enter().assert_status(200);
 }

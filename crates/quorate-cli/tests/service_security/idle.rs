@@ -6,7 +6,7 @@ use quorate_testkit::eventually;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
-    fixture::{Cluster, PATIENCE},
+    fixture::{Fixture, PATIENCE},
     raw::{Raw, assert_serves, status},
 };
 
@@ -24,8 +24,8 @@ fn raise_file_limit() -> usize {
 fn ten_thousand_idle_connections_delay_no_other_client() {
     let count = raise_file_limit();
     assert!(count >= 1_000, "raise the limit of open files: only {count} connections are possible");
-    let cluster = Cluster::start(0, 1, &["--max-head-time", "10m"]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &["--max-head-time", "10m"]);
+    let instance = fixture.any();
     let files = || {
         let folder = format!("/proc/{}/fd", instance.pid().as_raw_nonzero());
         fs::read_dir(folder).expect("it runs").count()
@@ -55,20 +55,20 @@ fn ten_thousand_idle_connections_delay_no_other_client() {
 
 #[test]
 fn instance_with_few_files_serves_as_many_connections_as_it_can() {
-    let cluster = Cluster::start(0, 0, &[]);
+    let fixture = Fixture::start(0, 0, &[]);
     // 256 files are reserved for other purposes. Idle connections stay open for longer than it
     // takes to open them all, even on a busy machine.
-    let quorate = cluster.quorate(&["serve", "--listen", "127.0.0.1:0", "--max-head-time", "10s"]);
+    let quorate = fixture.quorate(&["serve", "--listen", "127.0.0.1:0", "--max-head-time", "10s"]);
     let mut quorate = quorate;
     quorate.args(["--max-connections", "1000"]);
     let mut limited = std::process::Command::new("sh");
     limited.args(["-c", "ulimit -n 300 && exec \"$@\"", "sh"]).arg(quorate.get_program());
-    limited.args(quorate.get_args()).current_dir(cluster.path(""));
+    limited.args(quorate.get_args()).current_dir(fixture.path(""));
     for (name, value) in quorate.get_envs() {
         limited.env(name, value.unwrap_or_default());
     }
     let instance = crate::fixture::Instance::start(&mut limited);
-    assert!(instance.said().contains("accepting 44 connections"), "{}", instance.said());
+    assert!(instance.stderr().contains("accepting 44 connections"), "{}", instance.stderr());
     let mut idle: Vec<Raw> = (0..400).map(|_| Raw::connect(&instance)).collect();
     let mut late = Raw::connect(&instance);
     late.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    fixture::{Cluster, Instance, Response},
+    fixture::{Fixture, Instance, Response},
     raw::{Raw, assert_serves, status},
 };
 
@@ -22,10 +22,10 @@ fn acquire(instance: &Instance, body: &[u8]) -> Response {
 
 #[test]
 fn invalid_bodies_are_rejected() {
-    let cluster = Cluster::start(0, 1, &[]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &[]);
+    let instance = fixture.any();
     let deep = |open: &str, close: &str| {
-        format!("{{\"owner\": {}1{}}}", open.repeat(2_000), close.repeat(2_000))
+        format!("{{\"who\": {}1{}}}", open.repeat(2_000), close.repeat(2_000))
     };
     let bodies = [
         "x",
@@ -43,17 +43,17 @@ fn invalid_bodies_are_rejected() {
         "{\"ttl_ms\": {}}",
         "{\"wait_ms\": -1}",
         "{\"wait_ms\": null}",
-        "{\"owner\": 1}",
-        "{\"owner\": [\"a\"]}",
-        "{\"owner\": \"\\ud800\"}",
-        "{\"owner\": \"a\", \"owner\": \"b\"}",
+        "{\"who\": 1}",
+        "{\"who\": [\"a\"]}",
+        "{\"who\": \"\\ud800\"}",
+        "{\"who\": \"a\", \"who\": \"b\"}",
         "{\"mode\": \"exclusive\"}",
         "{\"mode\": 1}",
         "{\"permits\": 4294967296}",
         "{\"permits\": 2}",
         "{\"unknown\": 1}",
         "{\"ttl\": 1000}",
-        "{\"owner\": \"a\0b\"}",
+        "{\"who\": \"a\0b\"}",
         "NaN",
         "\u{feff}{}",
         &deep("[", "]"),
@@ -63,7 +63,7 @@ fn invalid_bodies_are_rejected() {
     for body in bodies {
         acquire(instance, body.as_bytes()).assert_problem(400, "invalid_request");
     }
-    for body in [&b"\xff\xfe"[..], b"{\"owner\": \"\xc3\x28\"}", b"\0\0\0\0"] {
+    for body in [&b"\xff\xfe"[..], b"{\"who\": \"\xc3\x28\"}", b"\0\0\0\0"] {
         acquire(instance, body).assert_problem(400, "invalid_request");
     }
     let out_of_bounds = [
@@ -84,8 +84,8 @@ fn invalid_bodies_are_rejected() {
 
 #[test]
 fn huge_waits_are_cut_to_the_limit() {
-    let cluster = Cluster::start(0, 1, &["--max-wait", "200ms"]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &["--max-wait", "200ms"]);
+    let instance = fixture.any();
     acquire(instance, b"{\"ttl_ms\": 30000}").assert_status(200);
     let body = b"{\"wait_ms\": 18446744073709551615}";
     acquire(instance, body).assert_problem(409, "held");
@@ -93,16 +93,16 @@ fn huge_waits_are_cut_to_the_limit() {
 
 #[test]
 fn owners_and_reasons_of_any_text_are_shown_as_text() {
-    let cluster = Cluster::start(0, 1, &[]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &[]);
+    let instance = fixture.any();
     let texts = ["<script>alert(1)</script>", "a\nb\r\nX-Injected: 1", "\u{202e}\u{0}x", "🔒\t%"];
     for (number, text) in texts.into_iter().enumerate() {
-        let body = serde_json::json!({ "owner": text, "reason": "x".repeat(10_000) });
+        let body = serde_json::json!({ "who": text, "why": "x".repeat(10_000) });
         instance.acquire(&format!("t{number}"), &body).assert_status(200);
         let held = instance.acquire(&format!("t{number}"), &serde_json::json!({}));
         let held = held.assert_problem(409, "held");
         assert!(!held.headers.contains_key("x-injected"), "{held:?}");
-        assert!(held.body["holder"]["owner"].as_str().is_some_and(|it| it.len() < 500), "{held:?}");
+        assert!(held.body["holder"]["who"].as_str().is_some_and(|it| it.len() < 500), "{held:?}");
         assert!(!held.text.contains(['\n', '\r', '\0']), "{held:?}");
     }
     let list = instance.send("GET", "/v1/locks", &[], None).assert_status(200);
@@ -111,8 +111,8 @@ fn owners_and_reasons_of_any_text_are_shown_as_text() {
 
 #[test]
 fn names_are_checked_and_never_interpreted() {
-    let cluster = Cluster::start(0, 1, &[]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &[]);
+    let instance = fixture.any();
     let invalid = ["%00", "a%00b", "a%0Ab", "a%0D%0AX:%201", "%1b%5b2J", "%c2%85"];
     for name in invalid {
         for (method, path) in
@@ -146,8 +146,8 @@ fn names_are_checked_and_never_interpreted() {
 
 #[test]
 fn large_bodies_are_rejected_before_they_have_arrived() {
-    let cluster = Cluster::start(0, 1, &[]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &[]);
+    let instance = fixture.any();
     // The rest never arrives.
     for head in
         ["Content-Length: 10000000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n4E20\r\n"]
@@ -171,8 +171,8 @@ fn large_bodies_are_rejected_before_they_have_arrived() {
 
 #[test]
 fn large_heads_are_rejected() {
-    let cluster = Cluster::start(0, 1, &[]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &[]);
+    let instance = fixture.any();
     let many: String = (0..1_000).map(|number| format!("X-{number}: a\r\n")).collect();
     let huge = "x".repeat(1_000_000);
     let heads = [
@@ -203,8 +203,8 @@ fn large_heads_are_rejected() {
 
 #[test]
 fn malformed_requests_are_rejected() {
-    let cluster = Cluster::start(0, 1, &["--max-head-time", "2s"]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &["--max-head-time", "2s"]);
+    let instance = fixture.any();
     let requests: [&[u8]; 14] = [
         b"\0\0\0\0\r\n\r\n",
         b"\xff\xff\xff\xff\r\n\r\n",
@@ -231,8 +231,8 @@ fn malformed_requests_are_rejected() {
 
 #[test]
 fn smuggled_requests_are_not_served() {
-    let cluster = Cluster::start(0, 1, &["--max-head-time", "2s"]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &["--max-head-time", "2s"]);
+    let instance = fixture.any();
     let hidden = "POST /v1/locks/smuggled/acquire HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let bare = format!("{ACQUIRE}X: a\n\n{hidden}");
     let space = format!("{ACQUIRE}Content-Length : {}\r\n\r\n{hidden}", hidden.len());
@@ -249,8 +249,8 @@ fn smuggled_requests_are_not_served() {
 /// A proxy in front of the service may read another length of such a body.
 #[test]
 fn nothing_is_served_after_a_body_of_ambiguous_length() {
-    let cluster = Cluster::start(0, 1, &[]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &[]);
+    let instance = fixture.any();
     // If it were served, the connection would close after it, so that no read waits.
     let hidden = "0\r\n\r\nPOST /v1/locks/smuggled/acquire HTTP/1.1\r\nHost: localhost\r\n\
                   Connection: close\r\n\r\n";
@@ -278,8 +278,8 @@ fn assert_not_served(instance: &Instance, answer: &str) {
 
 #[test]
 fn unknown_paths_methods_and_parameters_are_rejected() {
-    let cluster = Cluster::start(0, 1, &[]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &[]);
+    let instance = fixture.any();
     for path in ["/", "/v1", "/v1/", "/v1/locks/", "/v2/locks", "/v1/locks/a/b/acquire", "/metrics"]
     {
         instance.send("GET", path, &[], None).assert_problem(404, "not_found");

@@ -6,7 +6,7 @@ use quorate_testkit::eventually;
 use serde_json::json;
 
 use crate::{
-    fixture::{Cluster, PATIENCE, Response},
+    fixture::{Fixture, PATIENCE, Response},
     raw::{Raw, assert_serves, status},
     token_file::{self, Token},
 };
@@ -21,9 +21,9 @@ fn assert_limited(response: Response) {
 
 #[test]
 fn leases_of_one_token_are_limited() {
-    let (cluster, [greedy, other]) =
+    let (fixture, [greedy, other]) =
         token_file::start([&["greedy"], &["other"]], &["--max-leases", "2"]);
-    let instance = cluster.any();
+    let instance = fixture.any();
     let acquire =
         |token: &Token, name: &str| instance.acquire_with(name, &token.auth(), &json!({}));
     let first = acquire(&greedy, "a").assert_status(200);
@@ -44,8 +44,8 @@ fn leases_of_one_token_are_limited() {
 
 #[test]
 fn downgraded_lease_counts_once() {
-    let (cluster, [greedy]) = token_file::start([&["greedy"]], &["--max-leases", "1"]);
-    let instance = cluster.any();
+    let (fixture, [greedy]) = token_file::start([&["greedy"]], &["--max-leases", "1"]);
+    let instance = fixture.any();
     let acquire = |name: &str| instance.acquire_with(name, &greedy.auth(), &json!({}));
     let writer = acquire("a").assert_status(200);
     let downgrade = format!("/v1/leases/{}/downgrade", writer.lease_id());
@@ -61,9 +61,9 @@ fn downgraded_lease_counts_once() {
 
 #[test]
 fn set_is_rejected_if_its_leases_exceed_the_limit() {
-    let (cluster, [greedy]) = token_file::start([&["greedy"]], &["--max-leases", "3"]);
+    let (fixture, [greedy]) = token_file::start([&["greedy"]], &["--max-leases", "3"]);
     let acquire = |name: &str, also: &[&str]| {
-        cluster.any().acquire_with(name, &greedy.auth(), &json!({ "also": also }))
+        fixture.any().acquire_with(name, &greedy.auth(), &json!({ "also": also }))
     };
     acquire("a", &["b"]).assert_status(200);
     assert_limited(acquire("c", &["d"]));
@@ -73,9 +73,9 @@ fn set_is_rejected_if_its_leases_exceed_the_limit() {
 
 #[test]
 fn expired_leases_make_room() {
-    let (cluster, [token]) = token_file::start([&["ci"]], &["--max-leases", "1"]);
+    let (fixture, [token]) = token_file::start([&["ci"]], &["--max-leases", "1"]);
     let acquire =
-        |name: &str| cluster.any().acquire_with(name, &token.auth(), &json!({ "ttl_ms": 500 }));
+        |name: &str| fixture.any().acquire_with(name, &token.auth(), &json!({ "ttl_ms": 500 }));
     acquire("a").assert_status(200);
     assert_limited(acquire("b"));
     eventually("the lease expires", PATIENCE, || acquire("b").status == 200);
@@ -83,9 +83,9 @@ fn expired_leases_make_room() {
 
 #[test]
 fn waits_of_one_token_are_limited() {
-    let (cluster, [greedy, other]) =
+    let (fixture, [greedy, other]) =
         token_file::start([&["greedy"], &["other"]], &["--max-waits", "2"]);
-    let instance = cluster.any();
+    let instance = fixture.any();
     let held = instance.acquire_with("a", &other.auth(), &json!({ "ttl_ms": 60_000 }));
     let held = held.assert_status(200).lease_id();
     let release = |lease: &str, token: &Token| {
@@ -116,9 +116,9 @@ fn waits_of_one_token_are_limited() {
 
 #[test]
 fn rate_of_one_token_is_limited() {
-    let (cluster, [greedy, other]) =
+    let (fixture, [greedy, other]) =
         token_file::start([&["greedy"], &["other"]], &["--max-rate", "20"]);
-    let instance = cluster.any();
+    let instance = fixture.any();
     let mut limited = None;
     for _ in 0..2_000 {
         let response = instance.send("GET", "/v1/locks/a", &greedy.auth(), None);
@@ -135,8 +135,8 @@ fn rate_of_one_token_is_limited() {
 
 #[test]
 fn wrong_tokens_do_not_use_up_the_rate_of_others() {
-    let (cluster, [token]) = token_file::start([&["ci"]], &["--max-rate", "20"]);
-    let instance = cluster.any();
+    let (fixture, [token]) = token_file::start([&["ci"]], &["--max-rate", "20"]);
+    let instance = fixture.any();
     for _ in 0..100 {
         let response = instance.send("GET", "/v1/locks", &[("Authorization", "Bearer x")], None);
         response.assert_problem(401, "unauthorized");
@@ -146,8 +146,8 @@ fn wrong_tokens_do_not_use_up_the_rate_of_others() {
 
 #[test]
 fn connections_beyond_the_limit_are_rejected() {
-    let cluster = Cluster::start(0, 1, &["--max-connections", "3"]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &["--max-connections", "3"]);
+    let instance = fixture.any();
     let health = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     // One of the three may be a connection that the fixture keeps open.
     let mut kept: Vec<Raw> = Vec::new();

@@ -10,7 +10,7 @@ use crate::{
 /// Requests with a token and a lease that succeed and fail in all ways. Returns the lease id.
 fn exercise(instance: &Instance, token: &Token) -> String {
     let auth = token.auth();
-    let acquired = instance.acquire_with("job", &auth, &json!({ "reason": "nightly" }));
+    let acquired = instance.acquire_with("job", &auth, &json!({ "why": "nightly" }));
     let lease = acquired.assert_status(200).lease_id();
     let (renew, release) = (format!("/v1/leases/{lease}/renew"), format!("/v1/leases/{lease}"));
     instance.acquire_with("job", &auth, &json!({})).assert_problem(409, "held");
@@ -35,8 +35,8 @@ fn messages_and_metrics_have_no_secrets_in_them() {
         let address = metrics.local_addr().expect("bound").to_string();
         drop(metrics);
         let args = [args, &["--metrics", &address]].concat();
-        let (mut cluster, [token]) = token_file::start([&["ci"]], &args);
-        let instance = cluster.instances.first_mut().expect("one");
+        let (mut fixture, [token]) = token_file::start([&["ci"]], &args);
+        let instance = fixture.instances.first_mut().expect("one");
         let lease = exercise(instance, &token);
         let agent = ureq::Agent::config_builder().http_status_as_error(false).build();
         let agent: ureq::Agent = agent.into();
@@ -45,10 +45,10 @@ fn messages_and_metrics_have_no_secrets_in_them() {
         assert!(metrics.contains("quorate_http_requests_total"), "{metrics}");
         assert!(metrics.contains("/v1/leases/{lease_id}/renew"), "{metrics}");
         instance.signal(rustix::process::Signal::TERM);
-        assert_eq!(instance.end(), Some(0), "{}", instance.said());
-        let said = instance.said();
-        assert!(said.contains("shutting down"), "{said}");
-        for (what, text) in [("stderr", &said), ("metrics", &metrics)] {
+        assert_eq!(instance.end(), Some(0), "{}", instance.stderr());
+        let stderr = instance.stderr();
+        assert!(stderr.contains("shutting down"), "{stderr}");
+        for (what, text) in [("stderr", &stderr), ("metrics", &metrics)] {
             assert!(!text.contains(&token.secret[3..]), "{what}: {text}");
             assert!(!text.contains(&lease[..60]), "{what}: {text}");
             assert!(!text.contains("quorate-lease-1"), "{what}: {text}");

@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 use quorate_testkit::eventually;
 
 use crate::{
-    fixture::{Cluster, PATIENCE},
+    fixture::{Fixture, PATIENCE},
     raw::{Raw, assert_serves, status},
 };
 
@@ -13,8 +13,8 @@ const ACQUIRE: &str = "POST /v1/locks/a/acquire HTTP/1.1\r\nHost: localhost\r\n"
 
 #[test]
 fn slow_heads_and_idle_connections_are_closed() {
-    let cluster = Cluster::start(0, 1, &["--max-head-time", "1s"]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &["--max-head-time", "1s"]);
+    let instance = fixture.any();
     let mut silent = Raw::connect(instance);
     let mut half = Raw::connect(instance);
     half.send("POST /v1/locks/a/acq");
@@ -29,7 +29,7 @@ fn slow_heads_and_idle_connections_are_closed() {
         assert!(!answer.contains(" 200 "), "{what}: {answer}");
     }
     unfinished.read_to_end();
-    // Sending a header now and then does not prolong the time.
+    // Sending a header now and then does not extend the time.
     let mut loris = Raw::connect(instance);
     loris.send(ACQUIRE);
     eventually("the connection is closed", PATIENCE, || {
@@ -41,8 +41,8 @@ fn slow_heads_and_idle_connections_are_closed() {
 
 #[test]
 fn slow_bodies_are_cut_off_with_an_answer() {
-    let cluster = Cluster::start(0, 1, &["--max-body-time", "500ms"]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &["--max-body-time", "500ms"]);
+    let instance = fixture.any();
     let heads = ["Content-Length: 100\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"];
     for head in heads {
         let mut silent = Raw::connect(instance);
@@ -64,8 +64,8 @@ fn slow_bodies_are_cut_off_with_an_answer() {
 
 #[test]
 fn clients_that_do_not_read_delay_no_other_client() {
-    let cluster = Cluster::start(0, 1, &["--max-head-time", "2s"]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &["--max-head-time", "2s"]);
+    let instance = fixture.any();
     let mut deaf: Vec<Raw> = (0..20).map(|_| Raw::connect(instance)).collect();
     for raw in &mut deaf {
         // More requests than their responses fit into the buffers of the kernel.
@@ -80,8 +80,8 @@ fn clients_that_do_not_read_delay_no_other_client() {
 
 #[test]
 fn connections_that_end_in_the_middle_leave_nothing() {
-    let cluster = Cluster::start(0, 1, &["--max-connections", "5", "--max-head-time", "60s"]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &["--max-connections", "5", "--max-head-time", "60s"]);
+    let instance = fixture.any();
     let parts = [
         "",
         "POST",
@@ -109,8 +109,8 @@ fn connections_that_end_in_the_middle_leave_nothing() {
 
 #[test]
 fn connections_that_are_never_read_are_closed() {
-    let cluster = Cluster::start(0, 1, &["--max-head-time", "1s", "--max-connections", "8"]);
-    let instance = cluster.any();
+    let fixture = Fixture::start(0, 1, &["--max-head-time", "1s", "--max-connections", "8"]);
+    let instance = fixture.any();
     let mut deaf: Vec<Raw> = (0..8).map(|_| Raw::connect(instance)).collect();
     for raw in &mut deaf {
         raw.send("GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(400));

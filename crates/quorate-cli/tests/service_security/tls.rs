@@ -11,23 +11,23 @@ use ureq::{
 
 use crate::{
     certificates::{Authority, Identity},
-    fixture::{Cluster, Instance, PATIENCE},
+    fixture::{Fixture, Instance, PATIENCE},
     raw::Raw,
 };
 
 /// An instance with a certificate of `authority`, which may also be required to sign client
 /// certificates.
-fn start(authority: &Authority, args: &[&str]) -> Cluster {
-    let mut cluster = Cluster::start(0, 0, &[]);
-    let (certificate, key) = authority.server().write(&cluster, "server");
-    authority.write(&cluster, "ca");
-    let folder = cluster.path("").display().to_string();
+fn start(authority: &Authority, args: &[&str]) -> Fixture {
+    let mut fixture = Fixture::start(0, 0, &[]);
+    let (certificate, key) = authority.server().write(&fixture, "server");
+    authority.write(&fixture, "ca");
+    let folder = fixture.path("").display().to_string();
     let args: Vec<String> = args.iter().map(|arg| arg.replace("{folder}", &folder)).collect();
     let args = args.iter().map(String::as_str);
     let tls = ["--tls-cert", &certificate, "--tls-key", &key];
     let args: Vec<&str> = tls.into_iter().chain(args).collect();
-    cluster.add(&args);
-    cluster
+    fixture.add(&args);
+    fixture
 }
 
 /// The response to a client that trusts this authority and presents this certificate.
@@ -44,8 +44,8 @@ fn get(instance: &Instance, trusts: &Authority, shows: Option<&Identity>) -> Res
 #[test]
 fn https_is_served_and_plain_http_is_not() {
     let authority = Authority::new("authority");
-    let cluster = start(&authority, &[]);
-    let instance = cluster.any();
+    let fixture = start(&authority, &[]);
+    let instance = fixture.any();
     assert!(instance.url.starts_with("https://"), "{}", instance.url);
     assert_eq!(get(instance, &authority, None), Ok(200));
     assert!(get(instance, &Authority::new("other"), None).is_err());
@@ -57,8 +57,8 @@ fn https_is_served_and_plain_http_is_not() {
 #[test]
 fn only_clients_with_a_valid_certificate_are_served() {
     let (authority, other) = (Authority::new("authority"), Authority::new("other"));
-    let cluster = start(&authority, &["--tls-client-ca", "{folder}/ca.pem"]);
-    let instance = cluster.any();
+    let fixture = start(&authority, &["--tls-client-ca", "{folder}/ca.pem"]);
+    let instance = fixture.any();
     let client = authority.client();
     assert_eq!(get(instance, &authority, Some(&client)), Ok(200));
     let namesake = Authority::new("authority");
@@ -80,15 +80,15 @@ fn only_clients_with_a_valid_certificate_are_served() {
 #[test]
 fn replaced_certificate_serves_new_connections() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
-    let cluster = start(&old, &[]);
-    let instance = cluster.any();
+    let fixture = start(&old, &[]);
+    let instance = fixture.any();
     assert_eq!(get(instance, &old, None), Ok(200));
     // Without a signal.
-    new.server().write(&cluster, "server");
+    new.server().write(&fixture, "server");
     eventually("the new certificate", PATIENCE, || get(instance, &new, None) == Ok(200));
     assert!(get(instance, &old, None).is_err());
     // With a signal.
-    old.server().write(&cluster, "server");
+    old.server().write(&fixture, "server");
     instance.signal(Signal::HUP);
     eventually("the old certificate", PATIENCE, || get(instance, &old, None) == Ok(200));
 }
@@ -96,9 +96,9 @@ fn replaced_certificate_serves_new_connections() {
 #[test]
 fn broken_certificate_leaves_the_old_one_in_force() {
     let authority = Authority::new("authority");
-    let cluster = start(&authority, &[]);
-    let instance = cluster.any();
-    let [certificate, key] = ["server.pem", "server.key"].map(|name| cluster.path(name));
+    let fixture = start(&authority, &[]);
+    let instance = fixture.any();
+    let [certificate, key] = ["server.pem", "server.key"].map(|name| fixture.path(name));
     let good = fs::read_to_string(&certificate).expect("a file");
     let broken = [
         String::new(),
@@ -108,7 +108,7 @@ fn broken_certificate_leaves_the_old_one_in_force() {
         // Valid, but of another key.
         authority.server().certificate,
     ];
-    let complaints = || instance.said().matches("keeping the current certificate").count();
+    let complaints = || instance.stderr().matches("keeping the current certificate").count();
     for text in broken {
         let before = complaints();
         fs::write(&certificate, &text).expect("a file");
@@ -123,18 +123,18 @@ fn broken_certificate_leaves_the_old_one_in_force() {
     instance.signal(Signal::HUP);
     eventually("it complains", PATIENCE, || complaints() > before);
     assert_eq!(get(instance, &authority, None), Ok(200));
-    let said = instance.said();
-    assert!(said.contains("server.pem") && said.contains("server.key"), "{said}");
-    assert!(!said.contains("hunter2") && !said.contains("BEGIN"), "{said}");
+    let stderr = instance.stderr();
+    assert!(stderr.contains("server.pem") && stderr.contains("server.key"), "{stderr}");
+    assert!(!stderr.contains("hunter2") && !stderr.contains("BEGIN"), "{stderr}");
 }
 
 #[test]
 fn certificates_at_the_start_must_be_whole() {
-    let cluster = Cluster::start(0, 0, &[]);
+    let fixture = Fixture::start(0, 0, &[]);
     let authority = Authority::new("authority");
-    let (certificate, key) = authority.server().write(&cluster, "server");
-    let (_, other_key) = authority.server().write(&cluster, "other");
-    let missing = cluster.path("missing").display().to_string();
+    let (certificate, key) = authority.server().write(&fixture, "server");
+    let (_, other_key) = authority.server().write(&fixture, "other");
+    let missing = fixture.path("missing").display().to_string();
     let cases = [
         (&missing, &key, &missing),
         (&certificate, &missing, &missing),
@@ -145,7 +145,7 @@ fn certificates_at_the_start_must_be_whole() {
     for (certificate, key, blamed) in cases {
         let args = ["serve", "--listen", "127.0.0.1:0", "--tls-cert", certificate];
         let args = [&args[..], &["--tls-key", key]].concat();
-        let (code, told) = crate::exposure::run_to_end(&mut cluster.quorate(&args));
+        let (code, told) = crate::exposure::run_to_end(&mut fixture.quorate(&args));
         assert_eq!(code, Some(78), "{told}");
         assert!(told.contains(&**blamed) && !told.contains("BEGIN"), "{told}");
     }
@@ -157,8 +157,8 @@ const HALF_HELLO: [u8; 11] = [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
 #[test]
 fn broken_and_slow_handshakes_end_and_leave_nothing() {
     let authority = Authority::new("authority");
-    let cluster = start(&authority, &["--max-head-time", "1s", "--max-connections", "8"]);
-    let instance = cluster.any();
+    let fixture = start(&authority, &["--max-head-time", "1s", "--max-connections", "8"]);
+    let instance = fixture.any();
     let garbage: Vec<u8> = (0..40_000_u32).map(|it| (it * 31 % 251) as u8).collect();
     for bytes in [&garbage[..], b"\x16\x03\x01\xff\xff", b"\x80\x2e\x01", b"\0", &HALF_HELLO] {
         let answer = Raw::exchange(instance, bytes);
@@ -172,7 +172,7 @@ fn broken_and_slow_handshakes_end_and_leave_nothing() {
     for raw in &mut slow {
         raw.read_to_end();
     }
-    // A slow trickle of bytes does not prolong the time.
+    // A slow trickle of bytes does not extend the time.
     let mut trickle = TcpStream::connect(instance.address).expect("it listens");
     eventually("a trickle is cut off", PATIENCE, || {
         std::thread::park_timeout(std::time::Duration::from_millis(50));

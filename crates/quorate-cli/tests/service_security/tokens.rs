@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::{
-    fixture::{Cluster, Instance, Response},
+    fixture::{Fixture, Instance, Response},
     token_file::{self, Token},
 };
 
@@ -13,22 +13,22 @@ fn call(instance: &Instance, token: &Token, method: &str, path: &str) -> Respons
 
 #[test]
 fn token_goes_to_standard_error_and_only_its_hash_to_standard_output() {
-    let cluster = Cluster::start(0, 0, &[]);
+    let fixture = Fixture::start(0, 0, &[]);
     let args =
         ["ci", "--scope", "lock", "--scope", "read", "--prefix", "ci:", "--expires"].as_slice();
-    let token = Token::new(&cluster, &[args, &["2027-01-31T00:00:00Z"]].concat());
+    let token = Token::new(&fixture, &[args, &["2027-01-31T00:00:00Z"]].concat());
     let Token { secret, entry, .. } = &token;
     assert_eq!(secret.len(), 3 + 64, "{secret}");
     assert!(!entry.contains(&secret[3..11]), "{entry}");
     for part in ["[[token]]", "\"ci\"", "\"lock\", \"read\"", "\"ci:\"", "2027-01-31T00:00:00Z"] {
         assert!(entry.contains(part), "{part}: {entry}");
     }
-    assert_ne!(Token::new(&cluster, &["ci"]).secret, *secret);
+    assert_ne!(Token::new(&fixture, &["ci"]).secret, *secret);
 }
 
 #[test]
 fn token_command_rejects_what_the_service_would_reject() {
-    let cluster = Cluster::start(0, 0, &[]);
+    let fixture = Fixture::start(0, 0, &[]);
     let bad: [&[&str]; 4] = [
         &["ci", "--expires", "tomorrow"],
         &["ci", "--expires", "2027-01-31"],
@@ -36,7 +36,7 @@ fn token_command_rejects_what_the_service_would_reject() {
         &[""],
     ];
     for args in bad {
-        let output = cluster.quorate(&[&["token"], args].concat()).output().expect("it runs");
+        let output = fixture.quorate(&[&["token"], args].concat()).output().expect("it runs");
         assert_eq!(output.status.code(), Some(64), "{args:?}: {output:?}");
         assert!(output.stdout.is_empty(), "{output:?}");
     }
@@ -44,9 +44,9 @@ fn token_command_rejects_what_the_service_would_reject() {
 
 #[test]
 fn requests_without_a_valid_token_are_rejected() {
-    let (cluster, [token, expired]) =
+    let (fixture, [token, expired]) =
         token_file::start([&["ci"], &["old", "--expires", "2001-01-31T00:00:00Z"]], &[]);
-    let instance = cluster.any();
+    let instance = fixture.any();
     let secret = &token.secret;
     let headers = [
         None,
@@ -89,16 +89,16 @@ fn requests_without_a_valid_token_are_rejected() {
 
 #[test]
 fn probes_and_the_document_need_no_token_and_show_no_nodes() {
-    let (mut cluster, [_]) = token_file::start([&["ci"]], &[]);
+    let (mut fixture, [_]) = token_file::start([&["ci"]], &[]);
     for path in ["/healthz", "/readyz", "/openapi.json"] {
-        cluster.any().send("GET", path, &[], None).assert_status(200);
+        fixture.any().send("GET", path, &[], None).assert_status(200);
     }
-    let path = cluster.path("tokens.toml").display().to_string();
+    let path = fixture.path("tokens.toml").display().to_string();
     let args = ["serve", "--listen", "127.0.0.1:0", "--tokens", &path, "--node"];
     let args = [args.as_slice(), &["redis://127.0.0.1:1"]].concat();
-    let instance = Instance::start(&mut cluster.quorate(&args));
-    cluster.instances.push(instance);
-    let instance = cluster.instances.last().expect("just added");
+    let instance = Instance::start(&mut fixture.quorate(&args));
+    fixture.instances.push(instance);
+    let instance = fixture.instances.last().expect("just added");
     let response = instance.send("GET", "/readyz", &[], None).assert_problem(503, "no_quorum");
     assert!(!response.text.contains("127.0.0.1:1"), "{response:?}");
 }
@@ -107,8 +107,8 @@ fn probes_and_the_document_need_no_token_and_show_no_nodes() {
 fn scopes_allow_what_is_documented() {
     let all: [&[&str]; 3] =
         [&["r", "--scope", "read"], &["l", "--scope", "lock"], &["a", "--scope", "admin"]];
-    let (cluster, [read, lock, admin]) = token_file::start(all, &[]);
-    let instance = cluster.any();
+    let (fixture, [read, lock, admin]) = token_file::start(all, &[]);
+    let instance = fixture.any();
     let held = call(instance, &lock, "POST", "/v1/locks/a/acquire").assert_status(200);
     let renew = format!("/v1/leases/{}/renew", held.lease_id());
     let downgrade = format!("/v1/leases/{}/downgrade", held.lease_id());
@@ -134,8 +134,8 @@ fn scopes_allow_what_is_documented() {
 #[test]
 fn token_reaches_nothing_outside_its_prefix() {
     let all: [&[&str]; 2] = [&["all"], &["ci", "--prefix", "ci:"]];
-    let (cluster, [all, ci]) = token_file::start(all, &[]);
-    let instance = cluster.any();
+    let (fixture, [all, ci]) = token_file::start(all, &[]);
+    let instance = fixture.any();
     let outside = call(instance, &all, "POST", "/v1/locks/prod:db/acquire").assert_status(200);
     let inside = call(instance, &ci, "POST", "/v1/locks/ci:1/acquire").assert_status(200);
     let lease = outside.lease_id();
@@ -167,19 +167,19 @@ fn token_reaches_nothing_outside_its_prefix() {
 
 #[test]
 fn semaphore_of_a_token_stays_within_its_prefix() {
-    let (cluster, [ci]) = token_file::start([&["ci", "--prefix", "ci:"]], &[]);
+    let (fixture, [ci]) = token_file::start([&["ci", "--prefix", "ci:"]], &[]);
     let body = json!({ "mode": "permits", "permits": 2 });
-    let acquired = cluster.any().acquire_with("ci:pool", &ci.auth(), &body).assert_status(200);
+    let acquired = fixture.any().acquire_with("ci:pool", &ci.auth(), &body).assert_status(200);
     let path = format!("/v1/leases/{}", acquired.lease_id());
-    call(cluster.any(), &ci, "DELETE", &path).assert_status(204);
-    cluster.any().acquire_with("pool", &ci.auth(), &body).assert_problem(403, "forbidden");
+    call(fixture.any(), &ci, "DELETE", &path).assert_status(204);
+    fixture.any().acquire_with("pool", &ci.auth(), &body).assert_problem(403, "forbidden");
 }
 
 #[test]
 fn locks_of_a_set_stay_within_the_prefix_of_the_token() {
-    let (cluster, [ci]) = token_file::start([&["ci", "--prefix", "ci:"]], &[]);
+    let (fixture, [ci]) = token_file::start([&["ci", "--prefix", "ci:"]], &[]);
     let acquire = |name: &str, also: &str| {
-        cluster.any().acquire_with(name, &ci.auth(), &json!({ "also": [also] }))
+        fixture.any().acquire_with(name, &ci.auth(), &json!({ "also": [also] }))
     };
     acquire("ci:a", "prod:b").assert_problem(403, "forbidden");
     acquire("prod:b", "ci:a").assert_problem(403, "forbidden");
@@ -188,10 +188,10 @@ fn locks_of_a_set_stay_within_the_prefix_of_the_token() {
 
 #[test]
 fn idempotency_keys_of_two_tokens_do_not_meet() {
-    let (cluster, [one, two]) = token_file::start([&["one"], &["two"]], &[]);
+    let (fixture, [one, two]) = token_file::start([&["one"], &["two"]], &[]);
     let with_key = |token: &Token| {
         let headers = [("Authorization", token.header.as_str()), ("Idempotency-Key", "same")];
-        cluster.any().acquire_with("job", &headers, &json!({}))
+        fixture.any().acquire_with("job", &headers, &json!({}))
     };
     let first = with_key(&one).assert_status(200);
     with_key(&two).assert_problem(409, "held");
@@ -201,8 +201,8 @@ fn idempotency_keys_of_two_tokens_do_not_meet() {
 #[test]
 fn events_show_only_the_names_of_the_prefix() {
     let all: [&[&str]; 2] = [&["all"], &["ci", "--prefix", "ci:"]];
-    let (cluster, [all, ci]) = token_file::start(all, &[]);
-    let instance = cluster.any();
+    let (fixture, [all, ci]) = token_file::start(all, &[]);
+    let instance = fixture.any();
     call(instance, &all, "POST", "/v1/locks/prod:before/acquire").assert_status(200);
     let mut watch = crate::raw::Raw::connect(instance);
     watch.send(format!(

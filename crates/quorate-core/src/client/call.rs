@@ -30,6 +30,8 @@ pub struct Call {
     pub(super) due: Option<Moment>,
     /// The outcome that was reported last.
     pub(super) reported: Option<Ended>,
+    /// The lease that was made from the lock that it acquired.
+    pub(super) lease: Option<LeaseId>,
 }
 
 /// The state machine of a call.
@@ -87,7 +89,7 @@ pub struct Hold {
 impl Call {
     pub(super) const fn new(work: Work, purpose: Purpose, now: Moment) -> Self {
         let (caller, open, due, reported) = (Caller::Waits, 0, None, None);
-        Self { work, purpose, started_at: now, caller, open, due, reported }
+        Self { work, purpose, started_at: now, caller, open, due, reported, lease: None }
     }
 
     /// The state machine of an acquire.
@@ -182,6 +184,16 @@ impl Call {
             // A round continues without its caller.
             Work::Round(_) => {}
         }
+    }
+
+    /// Whether the nodes know the owner of an acquire only by its keys, and not as a waiter. `None`
+    /// while replies may change that.
+    pub(super) fn has_only_keys(&self) -> Option<bool> {
+        let Some(waiter) = self.waiter().filter(|waiter| waiter.want().adopts.is_none()) else {
+            return Some(false); // Another process may have left something.
+        };
+        let side_effects = waiter.machine().side_effects();
+        side_effects.are_settled().then(|| side_effects.are_none())
     }
 
     /// Whether a node has not answered a command.

@@ -1,5 +1,7 @@
 //! Drives each call of a client until it waits for an input.
 
+use std::collections::btree_map::Entry;
+
 use super::{
     About, Call, CallId, Client, Debt, Ended, Event, Purpose, Question,
     call::Work,
@@ -147,8 +149,12 @@ impl<S: OwnerSource> Client<S> {
     }
 
     pub(super) fn remove_if_done(&mut self, id: CallId) {
-        if self.calls.get(&id).is_some_and(|call| call.is_done()) {
-            self.calls.remove(&id);
+        let Entry::Occupied(call) = self.calls.entry(id) else { return };
+        if call.get().is_done() {
+            let call = call.remove();
+            if let Some(lease) = call.lease {
+                self.watchdog.set_only_keys(lease, call.has_only_keys().unwrap_or(false));
+            }
             self.events.push_back(Event::Closed(id));
         }
     }

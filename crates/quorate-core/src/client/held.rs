@@ -62,6 +62,8 @@ pub struct HeldLease {
     longest: Terms,
     /// The nodes that have a larger fence, which another entry of its identity has.
     above: Vec<(usize, Fence)>,
+    /// Set once every node has answered the call that acquired it.
+    pub(super) has_only_keys: bool,
     is_extended: bool,
     is_retired: bool,
     pub(super) is_loss_reported: bool,
@@ -79,6 +81,7 @@ impl HeldLease {
             terms: acquired.terms,
             longest: acquired.terms,
             above: Vec::new(),
+            has_only_keys: false,
             is_extended: false,
             is_retired: false,
             is_loss_reported: false,
@@ -101,6 +104,10 @@ impl HeldLease {
     #[must_use]
     pub const fn fenced(&self) -> Option<FencedLease> {
         self.fenced
+    }
+
+    pub(super) const fn has_only_keys(&self) -> bool {
+        self.has_only_keys
     }
 
     /// Its deadlines.

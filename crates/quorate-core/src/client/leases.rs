@@ -119,8 +119,20 @@ impl<S: OwnerSource> Client<S> {
 
     /// Takes the lock that a call has acquired as a lease, and renews it from now on.
     pub fn keep(&mut self, call: CallId, hold: Hold, now: Moment) -> Option<LeaseId> {
-        let acquired = self.calls.get(&call)?.acquired(hold)?;
-        Some(self.watchdog.keep(acquired, now))
+        let call = self.calls.get_mut(&call)?;
+        let lease = self.watchdog.keep(call.acquired(hold)?, now);
+        call.lease = Some(lease);
+        Some(lease)
+    }
+
+    /// Whether the nodes know the owner of a lease only by its keys, and not as a waiter. `None`
+    /// while replies to the call that acquired it may change that.
+    #[must_use]
+    pub fn has_only_keys(&self, lease: LeaseId, call: CallId) -> Option<bool> {
+        match self.calls.get(&call) {
+            Some(call) => call.has_only_keys(),
+            None => Some(self.watchdog.lease(lease).is_some_and(HeldLease::has_only_keys)),
+        }
     }
 
     /// Changes how long the lease is held. An earlier limit stays.

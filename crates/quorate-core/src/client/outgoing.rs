@@ -1,7 +1,8 @@
 //! The commands that wait to be sent to one node, in their order.
 //!
-//! Commands that wait together are sent as one batch. Commands about the same lock keep their
-//! order: a batch ends before a name repeats, so a release never overtakes a request of its owner.
+//! Commands that wait together are sent in batches. The node decides which commands share one.
+//! Commands about the same lock keep their order, so a release never overtakes a request of its
+//! owner. Commands about different locks commute: a batch may overtake those that it cannot take.
 
 use std::{collections::VecDeque, slice};
 
@@ -12,8 +13,9 @@ use crate::{
     moment::Moment,
 };
 
-/// Whether a node accepts a command as an entry of a batch.
-pub type Joins = fn(&Command) -> bool;
+/// Whether a node accepts the second command as an entry of a batch that begins with the first one.
+/// A command that does not join itself is sent without a batch.
+pub type Joins = fn(&Command, &Command) -> bool;
 
 /// The commands that wait to be sent to one node.
 #[derive(Clone, Debug, Default, Hash)]
@@ -89,49 +91,103 @@ impl Outgoing {
         self.queue.push_back(Transmit { about, command });
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
     /// Takes the commands that can be sent together: a batch, or a single command.
     pub(super) fn pop(&mut self, joins: Joins) -> Option<Transmit> {
-        let count = self.batch_len(joins);
-        mutate!(OnlyFirstSent if count > 1 => return self.queue.drain(..count).next());
-        if count > 1 {
-            let all = self.queue.drain(..count).map(|it| (it.about, it.command));
-            let (abouts, entries): (Vec<_>, Vec<_>) = all.unzip();
-            let (about, command) = (About::Batch(abouts.into()), Command::Batch(entries.into()));
-            return Some(Transmit { about, command });
+        let chosen = self.choose(joins);
+        if chosen.count() <= 1 {
+            let single = self.queue.pop_front();
+            if single.is_none() {
+                // Frees the memory of a burst.
+                self.queue.shrink_to(QUEUE_KEPT);
+            }
+            return single;
         }
-        let single = self.queue.drain(..count).next();
-        if single.is_none() {
-            // Frees the memory of a burst.
-            self.queue.shrink_to(QUEUE_KEPT);
-        }
-        single
-    }
-
-    /// The number of next commands that can be sent together. Heartbeats for the same lock can:
-    /// they have different owners, and many waiters of one lock should cost one command.
-    fn batch_len(&self, joins: Joins) -> usize {
-        let mut are_heartbeats = true;
-        for (at, Transmit { command, .. }) in self.queue.iter().enumerate() {
-            let name = command.entry_name().filter(|_| joins(command));
-            let is_heartbeat = command.is_heartbeat();
-            are_heartbeats &= is_heartbeat;
-            let most = if are_heartbeats { EXTEND_MAX } else { BATCH_MAX };
-            let repeats = |before: &Transmit| {
-                before.command.entry_name() == name
-                    && !(is_heartbeat && before.command.is_heartbeat())
-            };
-            let is_repeated = || !are_heartbeats && self.queue.range(..at).any(repeats);
-            if name.is_none() || at >= most || is_repeated() {
-                return at.max(1);
+        let mut abouts = Vec::with_capacity(chosen.count());
+        let mut entries = Vec::with_capacity(chosen.count());
+        let mut left = Vec::new();
+        for (at, it) in self.queue.drain(..chosen.end()).enumerate() {
+            if chosen.contains(at) {
+                abouts.push(it.about);
+                entries.push(it.command);
+            } else {
+                left.push(it);
             }
         }
-        self.queue.len()
+        left.into_iter().rev().for_each(|it| self.queue.push_front(it));
+        mutate!(OnlyFirstSent => entries.truncate(1));
+        mutate!(OnlyFirstSent => abouts.truncate(1));
+        let (about, command) = (About::Batch(abouts.into()), Command::Batch(entries.into()));
+        Some(Transmit { about, command })
+    }
+
+    /// Chooses the commands that are sent together with the first one. Heartbeats for the same lock
+    /// can be: they have different owners, and many waiters of one lock should cost one command.
+    fn choose(&self, joins: Joins) -> Chosen {
+        let mut chosen = Chosen::default();
+        let Some(Transmit { command: first, .. }) = self.queue.front() else { return chosen };
+        if first.entry_name().is_none() || !joins(first, first) {
+            return chosen;
+        }
+        let mut are_heartbeats = true;
+        for (at, Transmit { command, .. }) in self.queue.iter().enumerate().take(EXTEND_MAX) {
+            // A command about several locks keeps its place among all others.
+            let Some(name) = command.entry_name() else { break };
+            let is_heartbeat = command.is_heartbeat();
+            let is_full = chosen.count() >= BATCH_MAX;
+            if is_full && !are_heartbeats {
+                break;
+            }
+            if is_full && !is_heartbeat || !joins(first, command) {
+                continue;
+            }
+            let comes_after = |(before, earlier): (usize, &Transmit)| {
+                let is_same_lock = earlier.command.entry_name() == Some(name);
+                mutate!(OvertakesSameLock if !chosen.contains(before) => let is_same_lock = false);
+                let are_waiters = is_heartbeat && earlier.command.is_heartbeat();
+                is_same_lock && !(are_waiters && chosen.contains(before))
+            };
+            if self.queue.range(..at).enumerate().any(comes_after) {
+                continue;
+            }
+            are_heartbeats &= is_heartbeat;
+            chosen.insert(at);
+        }
+        chosen
     }
 }
+
+/// Positions in the queue of the commands that are sent together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Chosen(u128);
+
+impl Chosen {
+    const fn insert(&mut self, at: usize) {
+        self.0 |= 1 << at;
+    }
+
+    const fn contains(self, at: usize) -> bool {
+        self.0 >> at & 1 == 1
+    }
+
+    const fn count(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// The position after the last one.
+    const fn end(self) -> usize {
+        u128::BITS.saturating_sub(self.0.leading_zeros()) as usize
+    }
+}
+
+const _: () = assert!(EXTEND_MAX <= u128::BITS as usize, "each position has a bit");
 
 /// The capacity that is kept when no command waits.
 const QUEUE_KEPT: usize = 64;

@@ -114,11 +114,11 @@ impl Call {
     }
 
     fn observe(&self, to: &mut impl Observer) {
-        let Self { work, purpose, started_at, caller, open, due, reported } = self;
+        let Self { work, purpose, started_at, caller, open, due, reported, lease } = self;
         to.whole(&caller);
         // `started_at` only determines when a lease is renewed next, and `open` follows from the
         // commands in transit.
-        to.detail(&(started_at, open, purpose, due, reported));
+        to.detail(&(started_at, open, purpose, due, reported, lease));
         match work {
             Work::Acquire(waiter) => waiter.observe(self.is_settled(), to),
             Work::Round(round) => {

@@ -75,7 +75,7 @@ impl<W: Clone> Registry<W> {
         match self.owners.get(&push.owner) {
             Some(Claimant::Waits(_, waiter)) => Route::Waiter(waiter.clone()),
             Some(Claimant::Holds) => Route::Ignore,
-            // Only a new grant to a waiter that has gone must be released.
+            // Only a new grant to a waiter that has left must be released.
             None if push.kind == PushKind::Inquired => Route::Ignore,
             None => Route::Release,
         }

@@ -50,7 +50,7 @@ pub enum Ended {
     Round(RoundKind, RoundOutcome),
 }
 
-/// One round. It exists until every node has answered or timed out, even if the caller has gone.
+/// One round. It exists until every node has answered or timed out, even if the caller has left.
 #[derive(Clone, Debug)]
 pub struct QuorumRound {
     claim: Claim,

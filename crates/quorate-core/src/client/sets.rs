@@ -52,7 +52,7 @@ impl<S: OwnerSource> Client<S> {
         }
     }
 
-    /// Gives up all members, because one has failed or the caller has gone.
+    /// Gives up all members, because one has failed or the caller has left.
     fn give_up_set(&mut self, set: CallId, members: &[CallId], now: Moment) {
         self.naming.of_sets.remove(&set);
         mutate!(MembersKept => return);

@@ -72,7 +72,7 @@ fn want(name: &str, wait: Wait) -> Want {
 const WAIT: Wait = Wait::Patiently(Duration::from_secs(60));
 
 fn sent(client: &mut Client<Numbers>, node: usize) -> Vec<Transmit> {
-    std::iter::from_fn(|| client.poll_transmit(node, |_| true)).collect()
+    std::iter::from_fn(|| client.poll_transmit(node, |_, _| true)).collect()
 }
 
 fn events(client: &mut Client<Numbers>) -> Vec<Event> {

@@ -35,7 +35,7 @@ pub struct Want {
     pub adopts: Option<Box<Adoption>>,
 }
 
-/// One call. It exists until every node has answered or timed out, even if the caller has gone.
+/// One call. It exists until every node has answered or timed out, even if the caller has left.
 #[derive(Clone, Debug)]
 pub struct Waiter {
     want: Want,
@@ -290,7 +290,7 @@ impl Waiter {
         self.machine.conclude(now);
     }
 
-    /// Records that the caller has gone and will never use the lock.
+    /// Records that the caller has left and will never use the lock.
     pub fn handle_abandon(&mut self) {
         if self.machine.outcome() != Some(Outcome::Abandoned) {
             self.machine.handle_abandon();

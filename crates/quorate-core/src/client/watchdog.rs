@@ -32,7 +32,8 @@ pub struct Watchdog {
     nodes: usize,
     builder: CommandBuilder,
     jitter: Jitter,
-    leases: BTreeMap<LeaseId, HeldLease>,
+    /// Boxed, because a map has room for more values than it contains.
+    leases: BTreeMap<LeaseId, Box<HeldLease>>,
     schedule: Schedule,
     batches: BTreeMap<BatchId, Batch>,
     deadlines: BTreeSet<(Moment, BatchId)>,
@@ -118,20 +119,27 @@ impl Watchdog {
         let held = HeldLease::new(acquired);
         let ends_at = held.lease.valid_until();
         self.schedule.end_at(lease.0, ends_at);
-        self.leases.insert(lease, held);
+        self.leases.insert(lease, Box::new(held));
         self.renew_after(lease, granted_at, now);
         lease
+    }
+
+    /// Records whether the nodes know the owner only by its keys, and not as a waiter.
+    pub(super) fn set_only_keys(&mut self, lease: LeaseId, has_only_keys: bool) {
+        if let Some(held) = self.leases.get_mut(&lease) {
+            held.has_only_keys = has_only_keys;
+        }
     }
 
     /// A lease, lost or not, until its guard is dropped.
     #[must_use]
     pub fn lease(&self, lease: LeaseId) -> Option<&HeldLease> {
-        self.leases.get(&lease)
+        self.leases.get(&lease).map(|held| &**held)
     }
 
     /// Every lease whose guard was not dropped.
     pub fn leases(&self) -> impl Iterator<Item = (LeaseId, &HeldLease)> {
-        self.leases.iter().map(|(lease, held)| (*lease, held))
+        self.leases.iter().map(|(lease, held)| (*lease, &**held))
     }
 
     /// Checks whether the holder may act at `now`. A lost lease stays lost.
@@ -146,9 +154,9 @@ impl Watchdog {
 
     /// Removes a lease, which is released or detached.
     pub fn remove_lease(&mut self, lease: LeaseId) -> Option<HeldLease> {
-        mutate!(ReleasedRenews => return self.leases.get(&lease).cloned());
+        mutate!(ReleasedRenews => return self.lease(lease).cloned());
         self.schedule.remove(lease.0);
-        let mut held = self.leases.remove(&lease)?;
+        let mut held = *self.leases.remove(&lease)?;
         held.retire();
         Some(held)
     }
@@ -265,7 +273,7 @@ impl Watchdog {
     /// Ends all leases. Returns what must be released. This includes leases that were lost before,
     /// because nodes may still have their keys.
     pub fn lose_all(&mut self, reason: LostReason) -> Vec<HeldLease> {
-        let released: Vec<HeldLease> = self.leases.values().cloned().collect();
+        let released: Vec<HeldLease> = self.leases.values().map(|held| (**held).clone()).collect();
         mutate!(ShutdownKeeps => let released = Vec::new());
         mutate!(ShutdownForgetsLost => let released = {
             released.into_iter().filter(|held| held.lease.lost().is_none()).collect()

@@ -1,6 +1,8 @@
 //! The value that a lock's key holds: it identifies the holder.
 
-use std::{fmt, fmt::Write as _, sync::Arc};
+use std::{fmt, sync::Arc};
+
+use crate::hex::{append_decimal, append_hex};
 
 /// The value that marks a key as one owner's. It is unique across all clients and requests, and
 /// cannot be guessed.
@@ -15,10 +17,13 @@ impl Owner {
     #[must_use]
     pub fn new(client: &ClientId, number: u64, who: &str) -> Self {
         mutate!(SameOwner => let number = 0);
-        let mut text = String::with_capacity(64_usize.saturating_add(who.len()));
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{client}:{number}@{who}");
-        Self(text.into_bytes().into())
+        let mut text = Vec::with_capacity(64_usize.saturating_add(who.len()));
+        client.append_to(&mut text);
+        text.push(b':');
+        append_decimal(&mut text, number, 1);
+        text.push(b'@');
+        text.extend_from_slice(who.as_bytes());
+        Self(text.into())
     }
 
     /// The owner from bytes that another process detached.
@@ -52,6 +57,11 @@ impl ClientId {
         Self(bytes)
     }
 
+    /// Appends the output of `Display`.
+    pub fn append_to(&self, text: &mut Vec<u8>) {
+        append_hex(text, &self.0);
+    }
+
     /// Parses the output of `Display`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -68,11 +78,8 @@ impl ClientId {
 
 impl fmt::Display for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut hex = [0_u8; 40];
-        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = HEX[usize::from(byte >> 4)];
-            pair[1] = HEX[usize::from(byte & 15)];
-        }
+        let mut hex = Vec::with_capacity(40);
+        append_hex(&mut hex, &self.0);
         f.write_str(str::from_utf8(&hex).unwrap_or_default())
     }
 }
@@ -83,8 +90,6 @@ impl fmt::Debug for ClientId {
         f.write_str("ClientId(…)")
     }
 }
-
-const HEX: &[u8; 16] = b"0123456789abcdef";
 
 const fn nibble(digit: u8) -> Option<u8> {
     match digit {

@@ -1,8 +1,9 @@
 //! Why a node does not vote for a client, even after its quarantine.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Members, WIRE};
+use crate::time_text::TimeText;
 
 /// What a client and the nodes disagree about.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -53,7 +54,9 @@ impl fmt::Display for Disagreement {
             ),
             Self::MaxTtl { agreed_ms, ours_ms } => write!(
                 f,
-                "the nodes have agreed on a max_ttl of {agreed_ms} ms, this client has {ours_ms} ms"
+                "the nodes have agreed on a max_ttl of {}, this client has {}",
+                TimeText(Duration::from_millis(*agreed_ms)),
+                TimeText(Duration::from_millis(*ours_ms))
             ),
             Self::NotMember(agreed) => write!(
                 f,

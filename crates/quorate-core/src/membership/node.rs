@@ -324,7 +324,7 @@ impl Record {
     /// Ends the quarantine if its time has passed on both clocks and the node has its place.
     fn end_quarantine(&mut self, now: Instant, handshake: &Handshake) {
         let Some((_, since)) = &mut self.quarantined else { return };
-        // If the node's clock was set back, that must not prolong the quarantine.
+        // If the node's clock was set back, that must not extend the quarantine.
         since.node_ms = since.node_ms.min(now.node_ms);
         // The same holds if the clock of the client that began the quarantine was ahead.
         if now.wall_ms.saturating_add(WALL_TOLERANCE_MS) < since.wall_ms {
@@ -341,7 +341,7 @@ impl Record {
     }
 
     /// The remaining time in which holders renew their locks on the node before clients request
-    /// locks from it. If the clock was set back, that must not prolong the recovery.
+    /// locks from it. If the clock was set back, that must not extend the recovery.
     fn recovers_in_ms(&self, now: Instant, lifetime_ms: u64) -> u64 {
         mutate!(NoRecovery | NoQuarantine => return 0);
         let left_ms = self.recovers_until_ms.saturating_sub(now.node_ms);

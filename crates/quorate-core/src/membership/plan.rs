@@ -1,9 +1,9 @@
 //! Computes the next config from the list of nodes that an operator requests.
 
-use std::{collections::BTreeSet, error, fmt, sync::Arc};
+use std::{collections::BTreeSet, error, fmt, sync::Arc, time::Duration};
 
 use super::{AgreedConfig, Member, Members, NodeId, NodeInfo, Reason};
-use crate::quorum::majority;
+use crate::{quorum::majority, time_text::TimeText};
 
 /// The next config on the way to the wanted list, from the last report of each node of that list.
 /// The wanted list is the agreed one with one node added, removed or replaced; or it is the agreed
@@ -273,7 +273,8 @@ impl fmt::Display for PlanError {
             }
             Self::SameNode(label) => write!(f, "another address leads to the same node as {label}"),
             Self::TooSoon { left_ms } => {
-                write!(f, "the last change was too recent: wait for {left_ms} ms")
+                let left = TimeText(Duration::from_millis(*left_ms));
+                write!(f, "the last change was too recent: wait for {left}")
             }
         }
     }

@@ -1,11 +1,10 @@
 //! The request part of an owner, which distinguishes the owners of one client.
 
-use std::fmt::{self, Write as _};
-
 use super::{Position, number};
 use crate::{
     command::Owner,
     fence::{FENCE_MAX, Fence},
+    hex::{append_decimal, append_hex},
 };
 
 /// One request of a client, encoded at the end of its owner.
@@ -25,35 +24,43 @@ pub struct Request<'a> {
     pub identity: Option<&'a str>,
 }
 
-impl fmt::Display for Request<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.number)?;
+impl Request<'_> {
+    /// Appends the text of the request, as owners contain it.
+    pub(super) fn append_to(&self, text: &mut Vec<u8>) {
+        append_decimal(text, self.number, 1);
         if let Some(secret) = self.secret {
-            write!(f, ".{secret:016x}")?;
+            text.push(b'.');
+            append_hex(text, &secret.to_be_bytes());
         }
         if let Some(Tag { bytes, fence }) = self.tag {
-            f.write_str("~")?;
-            bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-            write!(f, ".{fence}")?;
+            text.push(b'~');
+            append_hex(text, &bytes);
+            text.push(b'.');
+            append_decimal(text, fence.get(), 1);
         }
         if let Some(label) = self.label {
-            f.write_str("@")?;
-            write_encoded(f, label)?;
+            text.push(b'@');
+            append_encoded(text, label);
         }
         if let Some(identity) = self.identity {
-            f.write_char(char::from(IDENTITY))?;
-            write_encoded(f, identity)?;
-            return f.write_str(REENTRANT);
+            text.push(IDENTITY);
+            append_encoded(text, identity);
+            text.extend_from_slice(REENTRANT.as_bytes());
+        } else if self.is_shared {
+            text.extend_from_slice(SHARED.as_bytes());
         }
-        f.write_str(if self.is_shared { SHARED } else { "" })
     }
 }
 
-fn write_encoded(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
-    text.bytes().try_for_each(|byte| match is_plain(byte) {
-        true => f.write_char(char::from(byte)),
-        false => write!(f, "%{byte:02x}"),
-    })
+fn append_encoded(text: &mut Vec<u8>, label: &str) {
+    for byte in label.bytes() {
+        if is_plain(byte) {
+            text.push(byte);
+        } else {
+            text.push(b'%');
+            append_hex(text, &[byte]);
+        }
+    }
 }
 
 /// A group of owners that may hold a lock at the same time.
@@ -134,7 +141,7 @@ pub fn tag_of(owner: &[u8]) -> Option<Tag> {
     // A label may contain the same character.
     let (_, tag) = without_group(text).split('@').next()?.split_once('~')?;
     let (digits, fence) = tag.split_once('.')?;
-    let fence = number(fence).map(Fence::new).filter(|fence| *fence <= FENCE_MAX)?;
+    let fence = number(fence.as_bytes()).map(Fence::new).filter(|fence| *fence <= FENCE_MAX)?;
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
     let bytes: Option<Vec<u8>> =
         pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();

@@ -40,10 +40,10 @@ pub(crate) struct AcquireRequest {
     pub(crate) wait_ms: u64,
     /// Name of the holder, for people. At most 96 characters are kept.
     #[schema(example = "worker-7")]
-    pub(crate) owner: Option<String>,
+    pub(crate) who: Option<String>,
     /// Purpose of the lock, for people.
     #[schema(example = "nightly import")]
-    pub(crate) reason: Option<String>,
+    pub(crate) why: Option<String>,
     /// How the lock is held.
     pub(crate) mode: Mode,
     /// More locks, up to 31: all are acquired together, or none. Only with the modes `mutex` and

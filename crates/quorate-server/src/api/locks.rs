@@ -45,8 +45,8 @@ pub(crate) struct Lock {
 /// The holder of a lock.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct HolderView {
-    /// The owner from its request, or program, host and process of a library client.
-    pub(crate) owner: String,
+    /// `who` and `why` of its request, or program, host and process of a library client.
+    pub(crate) who: String,
     /// The holder's fence. Readers and other libraries have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fence: Option<u64>,
@@ -69,8 +69,8 @@ pub(crate) struct HolderView {
 /// A waiter for a lock.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct WaiterView {
-    /// The owner from its request, or program, host and process of a library client.
-    owner: String,
+    /// `who` and `why` of its request, or program, host and process of a library client.
+    who: String,
     /// How long it has waited.
     waiting_for_ms: u64,
 }
@@ -213,11 +213,11 @@ fn invalid_cursor() -> Problem {
 
 impl Lock {
     /// Whether the holder and the readers are the same. Readers have no fence: two of the same
-    /// owner look alike, but their number differs.
+    /// description look alike, but their number differs.
     pub(crate) fn has_same_holders(&self, other: &Self) -> bool {
         let of = |lock: &Self| {
             let holders = lock.holder.iter().chain(&lock.shared_with);
-            let mut holders: Vec<_> = holders.map(|it| (it.owner.clone(), it.fence)).collect();
+            let mut holders: Vec<_> = holders.map(|it| (it.who.clone(), it.fence)).collect();
             // Nodes report readers in any order.
             holders.sort_unstable();
             holders
@@ -244,7 +244,7 @@ impl From<&LockReport> for Lock {
 impl From<&Holder> for HolderView {
     fn from(holder: &Holder) -> Self {
         Self {
-            owner: holder.who.clone(),
+            who: holder.who.clone(),
             fence: holder.fence.map(Fence::get),
             held_for_ms: holder.held_for.map(millis),
             expires_in_ms: holder.expires_in.map(millis),
@@ -257,7 +257,7 @@ impl From<&Holder> for HolderView {
 
 impl From<&Waiter> for WaiterView {
     fn from(waiter: &Waiter) -> Self {
-        Self { owner: waiter.who.clone(), waiting_for_ms: millis(waiter.waiting_for) }
+        Self { who: waiter.who.clone(), waiting_for_ms: millis(waiter.waiting_for) }
     }
 }
 

@@ -109,7 +109,7 @@ impl Order {
     /// A client that joins readers or entries cannot have found the lock free on a majority. So it
     /// passed every waiter that was queued on all nodes before it asked, and once is too often.
     /// Clients that are granted a share together count as one: a waiter that reached the nodes
-    /// after that grant, but before it heard of it, was passed once.
+    /// after that grant, but before it received the grant, was passed once.
     pub(super) fn overtake(
         &mut self,
         now: Nanos,

@@ -45,7 +45,7 @@ pub enum Promise {
     /// A full node keeps what it has, and accepts nothing new.
     Memory,
     /// A read-only command changes nothing.
-    Look,
+    Reads,
     /// The locks of a set are acquired together or not at all.
     Together,
 }

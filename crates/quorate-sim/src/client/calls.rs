@@ -39,7 +39,7 @@ pub(super) struct Watched {
     /// Nodes that have answered the current owner, counted without the machine.
     answered: NodeSet,
     /// The same, and nodes that will not answer.
-    heard: NodeSet,
+    settled: NodeSet,
     /// Nodes that have granted, and have not forgotten it since.
     granted: NodeSet,
     incarnation: u32,
@@ -120,7 +120,7 @@ impl Client {
             held_until: None,
             votes: Votes::default(),
             answered: NodeSet::EMPTY,
-            heard: NodeSet::EMPTY,
+            settled: NodeSet::EMPTY,
             granted: NodeSet::EMPTY,
             incarnation: 0,
             is_queued: false,
@@ -157,7 +157,7 @@ impl Client {
         let Some(watched) = self.calls.get_mut(&question.call) else { return };
         let Some(incarnation) = incarnation else { return };
         if std::mem::replace(&mut watched.incarnation, incarnation) != incarnation {
-            (watched.answered, watched.heard) = (NodeSet::EMPTY, NodeSet::EMPTY);
+            (watched.answered, watched.settled) = (NodeSet::EMPTY, NodeSet::EMPTY);
             (watched.granted, watched.votes) = (NodeSet::EMPTY, Votes::default());
         }
         if question.node_call.incarnation == incarnation && reply.is_some() {
@@ -165,7 +165,7 @@ impl Client {
         }
         // The answer to an undo is not a vote.
         if question.node_call.incarnation == incarnation && question.node_call.is_acquire() {
-            watched.heard.insert(node);
+            watched.settled.insert(node);
             let before = watched.votes.grants;
             watched.votes.count(command, reply);
             if watched.votes.grants > before {
@@ -232,7 +232,7 @@ impl Client {
         matches!(outcome, acquire::Outcome::Held { .. })
     }
 
-    /// The caller has gone: grants are released.
+    /// The caller has left: grants are released.
     pub(super) fn abandon(&mut self, env: &mut Env, call: CallId) {
         if let Some(watched) = self.calls.remove(&call)
             && self.me.machine.call(call).is_some_and(|call| call.waiter().is_some())
@@ -266,7 +266,7 @@ impl Client {
         }
     }
 
-    /// The caller has gone; its round continues without it.
+    /// The caller has left; its round continues without it.
     pub(super) fn forget_caller(&mut self, task: usize) {
         for watched in self.calls.values_mut().filter(|watched| watched.task == Some(task)) {
             watched.task = None;
@@ -306,7 +306,7 @@ impl Client {
         let is_over = now >= terms.give_up_at(waiter.started_at());
         // Only nodes that can be reached are asked.
         let asked = self.me.machine.up();
-        let open = if is_over { 0 } else { asked.without(watched.heard).len() };
+        let open = if is_over { 0 } else { asked.without(watched.settled).len() };
         let is_true = match outcome {
             acquire::Outcome::Held { valid_until, .. } => now < valid_until,
             acquire::Outcome::Abandoned => true,

@@ -36,7 +36,7 @@ pub(super) struct Held {
     pub(super) is_renewed: bool,
     /// Faults have stopped: it must last while it is renewed.
     is_safe: bool,
-    /// All nodes had it when the first of them restarted: it must outlast all restarts.
+    /// All nodes stored it when the first of them restarted: it must outlast all restarts.
     is_carried: bool,
 }
 

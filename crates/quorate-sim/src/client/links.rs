@@ -30,8 +30,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) number: usize,
-    /// Counts the processes that had this number.
-    pub(crate) life: u32,
+    /// How often it was restarted.
+    pub(crate) restarts: u32,
     pub(crate) id: ClientId,
     pub(crate) clock: ClientClock,
     pub(crate) dice: Dice,
@@ -58,8 +58,8 @@ impl Client {
 
     /// Plans something for a true time.
     pub(crate) fn plan(&self, env: &mut Env, at: Nanos, what: Due) {
-        let (client, life) = (self.me.number as u8, self.me.life);
-        env.queue.add(at, Event::Client { client, life, what });
+        let (client, restarts) = (self.me.number as u8, self.me.restarts);
+        env.queue.add(at, Event::Client { client, restarts, what });
     }
 
     /// Plans something for when its own clock shows `moment`, or a little later.
@@ -121,7 +121,7 @@ impl Client {
 
     /// Sends a request. Returns false if the connection is down.
     fn send(&self, env: &mut Env, node: usize, waiting: Waiting) -> bool {
-        let (ends, now) = ((self.me.number, node, self.me.life), env.now);
+        let (ends, now) = ((self.me.number, node, self.me.restarts), env.now);
         let Env { net, queue, .. } = env;
         net.send(queue, now, ends, waiting)
     }
@@ -183,7 +183,7 @@ impl Client {
         self.me.machine.handle_time(node, *time_us, sent_at);
         let recovers_in = self.me.handshakes.as_mut().map_or(0, |handshakes| {
             handshakes.know(node, *time_us, sent_at);
-            handshakes.hear_again(node)
+            handshakes.record_session(node)
         });
         let generation = self.link(env, node).generation;
         let now = env.now;
@@ -290,7 +290,7 @@ impl Client {
         if !has_sessions {
             self.report_up(env, node);
         } else if self.me.handshakes.is_some() {
-            self.meet(env, node);
+            self.handshake(env, node);
         } else {
             self.attach(env, node);
         }
@@ -328,7 +328,7 @@ impl Client {
     }
 
     /// A new connection to a node with quarantine begins with a membership handshake.
-    fn meet(&mut self, env: &mut Env, node: usize) {
+    fn handshake(&mut self, env: &mut Env, node: usize) {
         let moment = self.now(env);
         let Some(handshakes) = self.me.handshakes.as_mut() else { return };
         let handshake = handshakes.handshake(node, env.now, moment);
@@ -349,8 +349,10 @@ impl Client {
     ) {
         match answer {
             Some(Reply::Membership(reply)) => match reply {
-                membership::Reply::Info(met) => self.handle_met(env, node, sent_at, met),
-                membership::Reply::Enrolled | membership::Reply::Changed => self.meet(env, node),
+                membership::Reply::Info(info) => self.handle_info(env, node, sent_at, info),
+                membership::Reply::Enrolled | membership::Reply::Changed => {
+                    self.handshake(env, node);
+                }
                 _ => self.close(env, node, false),
             },
             // Without a usable answer the caller closes the connection.
@@ -359,16 +361,16 @@ impl Client {
         }
     }
 
-    fn handle_met(&mut self, env: &mut Env, node: usize, sent_at: Moment, met: &NodeInfo) {
+    fn handle_info(&mut self, env: &mut Env, node: usize, sent_at: Moment, info: &NodeInfo) {
         let now = env.now;
         let Some(handshakes) = self.me.handshakes.as_mut() else { return };
-        let (opinion, is_changed) = handshakes.hear(node, sent_at, met);
+        let (opinion, is_changed) = handshakes.record(node, sent_at, info);
         let others = (0..handshakes.nodes()).filter(|other| is_changed && *other != node);
         self.note_opinion(env, node, &opinion);
         // Their handshakes are repeated.
         others.for_each(|other| self.close(env, other, true));
         let Some(handshakes) = self.me.handshakes.as_mut() else { return };
-        match handshakes.decide(node, opinion, met, now) {
+        match handshakes.decide(node, opinion, info, now) {
             NextStep::Votes => self.attach(env, node),
             NextStep::Send(command) => self.send_membership(env, node, command),
             NextStep::Leave => self.close(env, node, false),
@@ -397,13 +399,13 @@ impl Driver for Client {
         !is_pulling && link.is_attached && link.waiting.len() > idle_max
     }
 
-    /// As on a link to a server, heartbeats leave in one batch. In some runs all commands do; to a
-    /// recovering node all commands that do not ask for locks.
+    /// As on a link to a server, commands of one kind leave in one batch. In some runs all commands
+    /// do; to a recovering node all commands that do not ask for locks.
     fn joins(&mut self, env: &mut Env, node: usize) -> Joins {
         match (env.settings.idle_max == 0, self.link(env, node).is_recovering) {
-            (false, _) => Command::is_heartbeat,
-            (true, true) => |command| !command.is_acquire(),
-            (true, false) => |_| true,
+            (false, _) => Command::shares_call,
+            (true, true) => |first, command| !first.is_acquire() && !command.is_acquire(),
+            (true, false) => |_, _| true,
         }
     }
 

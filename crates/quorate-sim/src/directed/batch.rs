@@ -38,7 +38,7 @@ fn a_release_that_fails_in_a_batch_is_sent_again() -> Result<(), String> {
         let call = client.release(lease, &|ttl| ttl / 10, at(10)).ok_or("no lease to release")?;
         client.close_call(call);
     }
-    let batch = client.poll_transmit(0, |_| true).ok_or("the client sends no release")?;
+    let batch = client.poll_transmit(0, |_, _| true).ok_or("the client sends no release")?;
     if !matches!(&batch.command, Command::Batch(entries) if entries.len() == 2) {
         return Err(format!("the releases do not leave in one batch: {:?}", batch.command));
     }
@@ -72,7 +72,7 @@ fn hold(client: &mut Client, name: &str) -> Result<LeaseId, String> {
     };
     let call = client.acquire(want, at(0));
     let granted = Reply::Granted { fence: Fence::new(1), is_earlier: false };
-    while let Some(Transmit { about, command }) = client.poll_transmit(0, |_| false) {
+    while let Some(Transmit { about, command }) = client.poll_transmit(0, |_, _| false) {
         client.handle_answer(0, (&about, &command), Some(&granted), at(1));
     }
     client.take_outcome(call).ok_or("a granted lock is not held")?;

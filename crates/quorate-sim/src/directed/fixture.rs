@@ -84,28 +84,33 @@ impl Fixture {
     }
 
     fn mark(&mut self, node: usize, ms: u64) -> Mark {
-        self.met(node, ms).map_or_else(|| fresh(node, 0), |met| met.mark)
+        self.handshake(node, ms).map_or_else(|| fresh(node, 0), |info| info.mark)
     }
 
     /// The membership handshake of a client that does not know the node.
-    pub(super) fn met(&mut self, node: usize, ms: u64) -> Option<Box<NodeInfo>> {
-        self.met_at(node, ms, ms)
+    pub(super) fn handshake(&mut self, node: usize, ms: u64) -> Option<Box<NodeInfo>> {
+        self.handshake_at(node, ms, ms)
     }
 
     /// The same, by a client whose wall clock shows `wall_ms`.
-    pub(super) fn met_at(&mut self, node: usize, ms: u64, wall_ms: u64) -> Option<Box<NodeInfo>> {
+    pub(super) fn handshake_at(
+        &mut self,
+        node: usize,
+        ms: u64,
+        wall_ms: u64,
+    ) -> Option<Box<NodeInfo>> {
         let handshake = Handshake {
             wall_ms: wall(wall_ms),
             known: None,
             mark: fresh(node, 100 + ms),
             id: member(node).id,
-            lifetime_ms: LIFE_MS,
+            lifetime_ms: SESSION_MS,
             quarantine_ms: QUARANTINE_MS,
             is_read_only: false,
             is_durable: self.is_durable,
         };
         match self.apply(node, ms, &membership::Command::Handshake(handshake).into()) {
-            Reply::Membership(membership::Reply::Info(met)) => Some(met),
+            Reply::Membership(membership::Reply::Info(info)) => Some(info),
             _ => None,
         }
     }
@@ -178,13 +183,13 @@ impl TestClient {
 
     /// Attaches to all nodes, and asks them.
     pub(super) fn come(fixture: &mut Fixture, number: u8, ms: u64) -> Self {
-        let client = Self::meet(fixture, number, ms);
+        let client = Self::unattached(fixture, number, ms);
         client.attach(fixture, ms);
         client
     }
 
     /// The same, without a session so far.
-    pub(super) fn meet(fixture: &mut Fixture, number: u8, ms: u64) -> Self {
+    pub(super) fn unattached(fixture: &mut Fixture, number: u8, ms: u64) -> Self {
         let all: Vec<usize> = (0..fixture.stores.len()).collect();
         Self::new(fixture, number, fixture.begin_us + ms * 1_000, &all, ms)
     }
@@ -234,7 +239,7 @@ impl TestClient {
             return SessionTerms::without_membership(5_000);
         };
         let (mark, slack_us) = (Some(mark), QUARANTINE_MS * 250);
-        SessionTerms { lifetime_ms: LIFE_MS, mark, slack_us, wall_ms: wall(ms) }
+        SessionTerms { lifetime_ms: SESSION_MS, mark, slack_us, wall_ms: wall(ms) }
     }
 
     pub(super) fn owner(&self) -> Owner {
@@ -300,7 +305,7 @@ impl TestClient {
         Ok(Answer { node, call, sent_at, reply })
     }
 
-    pub(super) fn hear(&mut self, answer: &Answer, ms: u64) {
+    pub(super) fn receive(&mut self, answer: &Answer, ms: u64) {
         let Answer { node, call, sent_at, reply } = answer;
         self.machine.handle_reply(*node, *call, *sent_at, Some(reply), at(ms));
         self.pull(ms);
@@ -333,7 +338,7 @@ impl TestClient {
     pub(super) fn exchange(&mut self, fixture: &mut Fixture, these: &[usize], ms: u64) {
         for node in these {
             while let Ok(answer) = self.reach(fixture, *node, ms) {
-                self.hear(&answer, ms);
+                self.receive(&answer, ms);
             }
         }
     }
@@ -412,5 +417,5 @@ pub(super) const ALL: [usize; 3] = [0, 1, 2];
 
 pub(super) const BEGIN_US: u64 = 1_800_000_000_000_000;
 pub(super) const TTL_MS: u64 = 100;
-const LIFE_MS: u64 = 200;
+const SESSION_MS: u64 = 200;
 pub(super) const QUARANTINE_MS: u64 = 400;

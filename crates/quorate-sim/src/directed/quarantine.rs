@@ -123,21 +123,21 @@ fn a_node_that_was_a_replica_hands_nothing_off() -> Result<(), String> {
 /// A holds two nodes of three. After B's handshake with the first of them the node's clock is set
 /// forward, and A's key there expires. Then B begins its session, and asks.
 ///
-/// Fails if the node votes for B, or if the session hides the step from the next client that meets
-/// the node.
+/// Fails if the node votes for B, or if the session hides the step from the handshake of the next
+/// client.
 fn a_node_whose_clock_is_set_after_the_handshake_gives_no_session() -> Result<(), String> {
     let mut fixture = Fixture::founded(3);
     let mut a = TestClient::come(&mut fixture, 1, 0);
     a.exchange(&mut fixture, &[0, 1], 1);
     a.held()?;
-    let mut b = TestClient::meet(&mut fixture, 2, 10);
+    let mut b = TestClient::unattached(&mut fixture, 2, 10);
     fixture.ahead_ms[0] = STEP_MS;
     b.attach(&mut fixture, 11);
     b.exchange(&mut fixture, &ALL, 12);
     if b.held().is_ok() {
         return Err("a node whose clock was set votes for another client".to_owned());
     }
-    match fixture.met(0, 13).and_then(|met| met.reason()) {
+    match fixture.handshake(0, 13).and_then(|info| info.reason()) {
         Some(Reason::ClockStepped) => Ok(()),
         other => Err(format!("a node whose clock was set is quarantined for {other:?}")),
     }
@@ -150,8 +150,8 @@ fn the_nodes_clock_alone_does_not_end_a_quarantine() -> Result<(), String> {
     let mut fixture = Fixture::founded(3);
     fixture.stores[0] = Store::new();
     fixture.enrol(0, 10);
-    let met = fixture.met_at(0, 20 + QUARANTINE_MS, 20);
-    match met.and_then(|met| met.reason()) {
+    let info = fixture.handshake_at(0, 20 + QUARANTINE_MS, 20);
+    match info.and_then(|info| info.reason()) {
         Some(_) => Ok(()),
         None => Err("a node whose clock was set votes before its quarantine has ended".to_owned()),
     }
@@ -178,8 +178,8 @@ fn a_node_that_was_a_replica_extends_nothing() -> Result<(), String> {
     for node in [0, 1, 3] {
         let entry = KeyExtension { name: name(), owner: a.classic_owner(), ttl_ms: TTL_MS };
         let sender = Some(a.sender(node));
-        let prolong = Command::ExtendKeys { entries: [entry].into(), sender };
-        renewal.handle_vote(node, fixture.vote(node, 89, &prolong), at(90));
+        let extension = Command::ExtendKeys { entries: [entry].into(), sender };
+        renewal.handle_vote(node, fixture.vote(node, 89, &extension), at(90));
     }
     b.take(&mut fixture, &mut taking, 2, 102);
     match (renewal.outcome(), taking.outcome()) {
@@ -199,7 +199,7 @@ fn node_that_was_not_durable_is_quarantined_after_a_restart() -> Result<(), Stri
     restart_without_the_last_grant(false, true)
 }
 
-/// A node writes everything to disk at once when it is met, and not any more when it grants the
+/// A node writes everything to disk at once at the handshake, and not any more when it grants the
 /// lock to A. It restarts without that grant.
 ///
 /// Fails if the node votes for B.
@@ -294,8 +294,8 @@ impl TestClient {
     /// Asks one node, in time.
     fn take(&self, fixture: &mut Fixture, taking: &mut Try, node: usize, ms: u64) {
         let (owner, sender) = (self.classic_owner(), Some(self.sender(node)));
-        let take = Command::SetKey { name: name(), owner, ttl_ms: TTL_MS, sender };
-        taking.vote(node, fixture.vote(node, ms, &take), ms);
+        let set = Command::SetKey { name: name(), owner, ttl_ms: TTL_MS, sender };
+        taking.vote(node, fixture.vote(node, ms, &set), ms);
     }
 
     fn classic_owner(&self) -> Owner {
@@ -328,7 +328,7 @@ mod tests {
         let a = TestClient::come(&mut fixture, 1, 20_000);
         let (sender, terms) = (a.sender(0), a.terms(0, 20_050));
         fixture.apply(0, 10_050, &Command::Ping { sender, terms });
-        match fixture.met(0, 20_100).and_then(|met| met.reason()) {
+        match fixture.handshake(0, 20_100).and_then(|info| info.reason()) {
             Some(Reason::ClockStepped) => Ok(()),
             other => {
                 Err(format!("a node whose keys expired by its clock is quarantined for {other:?}"))

@@ -44,7 +44,7 @@ fn a_push_that_overtakes_the_reply_counts() -> Result<(), String> {
     }
     fixture.release(&ALL, &a.owner(), 2);
     ALL.into_iter().try_for_each(|node| b.listen(&mut fixture, node, 3))?;
-    replies.iter().for_each(|reply| b.hear(reply, 4));
+    replies.iter().for_each(|reply| b.receive(reply, 4));
     match b.held() {
         Ok(_) => Ok(()),
         Err(_) => Err("a waiter ignores pushes that overtook the replies".to_owned()),
@@ -69,9 +69,9 @@ fn a_confirmation_restores_no_lost_key() -> Result<(), String> {
     let from_0 = a.reach(&mut fixture, 0, 3)?;
     fixture.stores[1].forget(&name());
     let from_1 = b.reach(&mut fixture, 1, 4)?;
-    a.hear(&from_0, 5);
-    b.hear(&from_2, 5);
-    b.hear(&from_1, 5);
+    a.receive(&from_0, 5);
+    b.receive(&from_2, 5);
+    b.receive(&from_1, 5);
     let held_by_b = b.held()?;
     fixture.release(&[1], &b.owner(), 6);
 
@@ -93,7 +93,7 @@ fn confirmation_counts_with_the_fence_that_is_stored() -> Result<(), String> {
     a.settle(&mut fixture, &[0], 3);
     a.time_out(36);
     let from_1 = a.reach(&mut fixture, 1, 37)?;
-    a.hear(&from_1, 37);
+    a.receive(&from_1, 37);
     fixture.stores[0].forget(&name());
     let mut c = TestClient::start(&mut fixture, 3, 2, &[0, 2], 38);
     c.settle(&mut fixture, &[0], 38);

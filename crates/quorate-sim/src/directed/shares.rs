@@ -33,7 +33,7 @@ fn a_writer_that_leaves_does_not_block_readers() -> Result<(), String> {
     let alone = come(&mut node, 2, 1_000, Position::owner);
     let third = come(&mut node, 3, 1_000, Position::shared_owner);
     release(&mut node, 2, alone, None);
-    check_held(&mut node, 3, third, "a reader waits for a writer that has gone")
+    check_held(&mut node, 3, third, "a reader waits for a writer that has left")
 }
 
 /// A writer holds the lock, and two readers wait. The writer releases.

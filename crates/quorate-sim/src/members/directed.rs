@@ -8,7 +8,7 @@ use quorate_core::{
     queue::{AcquireRequest, Position, Sender, Session},
 };
 
-use super::{LIFE_MS, QUARANTINE_MS, QUARANTINE_TIME, TTL, TTL_MS, settings};
+use super::{QUARANTINE_MS, QUARANTINE_TIME, SESSION_MS, TTL, TTL_MS, settings};
 use crate::{
     client,
     clock::{MS, NodeClock},
@@ -63,8 +63,8 @@ impl Fixture {
         &mut self.env.nodes[node]
     }
 
-    fn met(&mut self, node: usize) -> Option<NodeInfo> {
-        (!self.cut.contains(&node)).then(|| self.env.meet(node))
+    fn info(&mut self, node: usize) -> Option<NodeInfo> {
+        (!self.cut.contains(&node)).then(|| self.env.run_handshake(node))
     }
 
     /// A client acquires the lock on each of these nodes that votes. Returns the number of grants.
@@ -78,7 +78,7 @@ impl Fixture {
         for (node, mark) in list.iter().zip(votes).filter(|(node, _)| on.contains(node)) {
             let sender = Sender { client, session: Session::from_random(self.env.random()) };
             let wall_ms = wall_ms(self.env.now);
-            let terms = SessionTerms { lifetime_ms: LIFE_MS, mark, slack_us: 1_000, wall_ms };
+            let terms = SessionTerms { lifetime_ms: SESSION_MS, mark, slack_us: 1_000, wall_ms };
             if mark.is_none()
                 || self.env.apply(*node, &Command::Attach { sender, terms }) == Reply::Stale
             {
@@ -94,13 +94,13 @@ impl Fixture {
 
     /// One step to another list, sent to all its nodes. Returns whether all accept it.
     fn change(&mut self, wanted: &[usize]) -> bool {
-        let met: Vec<_> = wanted.iter().map(|node| (label(*node), self.met(*node))).collect();
-        let Ok(config) = plan(met.iter().map(|(label, met)| (label, met.as_ref()))) else {
+        let infos: Vec<_> = wanted.iter().map(|node| (label(*node), self.info(*node))).collect();
+        let Ok(config) = plan(infos.iter().map(|(label, info)| (label, info.as_ref()))) else {
             return false;
         };
-        wanted.iter().zip(&met).all(|(node, (_, met))| {
+        wanted.iter().zip(&infos).all(|(node, (_, info))| {
             let fresh = self.env.fresh();
-            met.as_ref().is_some_and(|NodeInfo { mark, .. }| {
+            info.as_ref().is_some_and(|NodeInfo { mark, .. }| {
                 let (mark, config) = (*mark, config.clone());
                 let command = membership::Command::Change { mark, config, fresh };
                 let changed = Reply::Membership(membership::Reply::Changed);
@@ -138,11 +138,11 @@ fn the_set_does_not_change_away_from_a_holder() -> Result<(), String> {
 fn a_new_node_waits_until_a_majority_knows_of_it() -> Result<(), String> {
     let (mut fixture, mut old) = Fixture::founded(3);
     let list = [0, 1, 3];
-    let met: Vec<_> = list.iter().map(|node| (label(*node), fixture.met(*node))).collect();
-    let config = plan(met.iter().map(|(label, met)| (label, met.as_ref())));
+    let infos: Vec<_> = list.iter().map(|node| (label(*node), fixture.info(*node))).collect();
+    let config = plan(infos.iter().map(|(label, info)| (label, info.as_ref())));
     let config = config.map_err(|error| error.to_string())?;
     let fresh = fixture.env.fresh();
-    let mark = met[0].1.as_ref().map_or(fresh, |met| met.mark);
+    let mark = infos[0].1.as_ref().map_or(fresh, |info| info.mark);
     fixture.env.apply(0, &membership::Command::Change { mark, config, fresh }.into());
     let mut new = Fixture::view(&list);
     fixture.cut = vec![1];
@@ -164,7 +164,7 @@ fn a_node_with_old_data_is_not_admitted() -> Result<(), String> {
     let (mut fixture, mut first) = Fixture::founded(3);
     let list = [0, 1, 2];
     fixture.take(9, &mut first, &list, &[1]);
-    fixture.env.now += TTL + LIFE_MS * MS;
+    fixture.env.now += TTL + SESSION_MS * MS;
     fixture.take(9, &mut first, &list, &[1]);
     let snapshot = fixture.node(1).store.clone();
     fixture.env.now += TTL + MS;
@@ -176,7 +176,7 @@ fn a_node_with_old_data_is_not_admitted() -> Result<(), String> {
     let mut second = Fixture::view(&list);
     fixture.settle(&mut second, &list);
     let fresh = fixture.env.fresh();
-    let mark = fixture.met(1).map(|met| met.mark).unwrap_or(fresh);
+    let mark = fixture.info(1).map(|info| info.mark).unwrap_or(fresh);
     fixture.env.apply(1, &membership::Command::Admit { mark, fresh }.into());
     match fixture.take(2, &mut second, &list, &[1, 2]) {
         2 => Err("a node that was rolled back granted the lock again".into()),
@@ -184,12 +184,13 @@ fn a_node_with_old_data_is_not_admitted() -> Result<(), String> {
     }
 }
 
-/// A server is met long before it is a node. The lock is held by a node that it replaces.
+/// A client makes a handshake with a server long before it is a node. The lock is held by a node
+/// that the server replaces.
 ///
 /// Fails if the lock has two holders.
 fn quarantine_counts_from_when_the_node_was_enrolled() -> Result<(), String> {
     let (mut fixture, mut old) = Fixture::founded(3);
-    fixture.met(3);
+    fixture.info(3);
     fixture.env.now += QUARANTINE_TIME;
     if fixture.take(1, &mut old, &[0, 1, 2], &[1, 2]) < 2 {
         return Err("the lock is not granted".into());

@@ -131,8 +131,8 @@ impl Run {
     fn is_forgetful(&mut self) -> bool {
         let env = &mut self.env;
         self.changes.forgetful.retain(|server| {
-            let met = env.probe(*server);
-            met.quarantine.is_some() && !met.is_enrolled
+            let info = env.probe(*server);
+            info.quarantine.is_some() && !info.is_enrolled
         });
         !self.changes.forgetful.is_empty()
     }

@@ -25,7 +25,7 @@ pub(crate) struct Operator {
     pub(super) wanted: Vec<usize>,
     labels: Vec<Arc<str>>,
     /// What each server reported, and on which connection.
-    met: Vec<Option<(NodeInfo, u32)>>,
+    infos: Vec<Option<(NodeInfo, u32)>>,
     pub(super) config: Option<AgreedConfig>,
     /// It has decided; before that, it only reads.
     is_acting: bool,
@@ -48,7 +48,7 @@ impl Operator {
         let operator = Self {
             party,
             labels: wanted.iter().map(|server| label(*server)).collect(),
-            met: vec![None; wanted.len()],
+            infos: vec![None; wanted.len()],
             wanted,
             config: None,
             is_acting: false,
@@ -64,14 +64,16 @@ impl Operator {
 
     fn plan_tick(&self, env: &mut Env, after: Nanos) {
         let (client, what) = (self.party as u8, Due::Work { task: 0, step: 0 });
-        env.queue.add(env.now + after, Event::Client { client, life: 0, what });
+        env.queue.add(env.now + after, Event::Client { client, restarts: 0, what });
     }
 
     /// Sends a command on a connection that is there, or can be made.
     fn send(&self, env: &mut Env, seat: usize, command: Command) {
         let (now, is_reachable) = (env.now, env.is_reachable(self.party, seat));
         let link = env.net.link(self.party, seat);
-        if link.is_up && !link.waiting.is_empty() && link.heard_at + env.settings.link_timeout < now
+        if link.is_up
+            && !link.waiting.is_empty()
+            && link.answered_at + env.settings.link_timeout < now
         {
             let late = env.stragglers_for();
             env.break_link(self.party, seat, late);
@@ -93,10 +95,10 @@ impl Operator {
         command: &Command,
         reply: Option<Reply>,
     ) {
-        if let Some(Reply::Membership(membership::Reply::Info(met))) = reply
+        if let Some(Reply::Membership(membership::Reply::Info(info))) = reply
             && command.is_read_only() != self.is_acting
         {
-            self.met[seat] = Some((*met, generation));
+            self.infos[seat] = Some((*info, generation));
         }
     }
 
@@ -138,17 +140,17 @@ impl Operator {
     fn informed(&self) -> usize {
         let Some(config) = &self.config else { return 0 };
         let has = |it: &&(NodeInfo, u32)| it.0.config.as_ref() == Some(config);
-        self.met.iter().flatten().filter(has).count()
+        self.infos.iter().flatten().filter(has).count()
     }
 
     fn decide(&mut self, env: &mut Env) {
-        let met = self.met.iter().map(|it| it.as_ref().map(|(met, _)| met));
-        match plan(self.labels.iter().zip(met)) {
+        let infos = self.infos.iter().map(|it| it.as_ref().map(|(info, _)| info));
+        match plan(self.labels.iter().zip(infos)) {
             Ok(_) | Err(PlanError::Minority { .. }) if !self.is_acting => {
                 env.note_change(|| format!("operator {} acts", self.party));
                 self.is_acting = true;
                 // Read-only handshakes change nothing: a new node has no name yet.
-                self.met.fill(None);
+                self.infos.fill(None);
                 self.began_at = env.now;
             }
             Ok(config) => {
@@ -170,17 +172,17 @@ impl Operator {
         }
         let informed = self.informed();
         let is_behind = |seat: &usize| {
-            let known = self.met[*seat].as_ref().and_then(|(met, _)| met.config.as_ref());
+            let known = self.infos[*seat].as_ref().and_then(|(info, _)| info.config.as_ref());
             known.is_some_and(|it| it.origin == config.origin && it.change < config.change)
         };
         let seats = seats.into_iter().filter(is_behind).take(self.sends.saturating_sub(informed));
         for seat in seats.collect::<Vec<_>>() {
-            let Some((met, generation)) = &self.met[seat] else { continue };
+            let Some((info, generation)) = &self.infos[seat] else { continue };
             if env.net.link(self.party, seat).generation != *generation {
                 continue;
             }
             let fresh = env.fresh();
-            let (mark, config) = (met.mark, config.clone());
+            let (mark, config) = (info.mark, config.clone());
             let command = membership::Command::Change { mark, config, fresh };
             self.send(env, seat, command.into());
         }

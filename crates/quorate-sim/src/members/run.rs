@@ -174,9 +174,9 @@ impl Run {
         let agreed = self.agreed();
         let seen = seen.unwrap_or_default();
         let seen = seen.split([' ', ';']).take(3).collect::<Vec<_>>().join(" ");
-        let said = format!("{} lists, {seen}", agreed.len());
+        let summary = format!("{} lists, {seen}", agreed.len());
         self.show_all();
-        self.env.note_change(|| format!("the set does not settle: {said}"));
+        self.env.note_change(|| format!("the set does not settle: {summary}"));
         let mut why = Vec::new();
         for config in &agreed {
             let list = list_of(config);
@@ -184,16 +184,16 @@ impl Run {
             self.play(self.env.now + 5 * QUARANTINE_TIME);
             why.extend(self.changes.operators.last().and_then(|it| it.why_not.clone()));
             if self.settles(&list) {
-                return Some(said);
+                return Some(summary);
             }
         }
         if agreed.first().is_some_and(|config| self.rescues(config)) {
-            return Some(format!("vouched: {said}"));
+            return Some(format!("vouched: {summary}"));
         }
         let (now, stuck) =
-            (self.env.now, format!("no operator can settle the set: {said} {why:?}"));
+            (self.env.now, format!("no operator can settle the set: {summary} {why:?}"));
         self.env.check.report(now, Promise::Progress, None, Vec::new(), stuck);
-        Some(said)
+        Some(summary)
     }
 
     /// An operator vouches: all other servers are off, and servers with another list have no locks
@@ -214,12 +214,14 @@ impl Run {
 
     fn show_all(&mut self) {
         for server in 0..self.env.nodes.len() {
-            let met = self.env.probe(server);
-            let config = met.config.map(|it| {
+            let info = self.env.probe(server);
+            let config = info.config.map(|it| {
                 format!("{} {} after {}", it.change, it.members, it.before.unwrap_or_default())
             });
-            let (doubt, is_enrolled) = (met.quarantine, met.is_enrolled);
-            self.env.note_change(|| format!("server {server}: {config:?} {doubt:?} {is_enrolled}"));
+            let (quarantine, is_enrolled) = (info.quarantine, info.is_enrolled);
+            self.env.note_change(|| {
+                format!("server {server}: {config:?} {quarantine:?} {is_enrolled}")
+            });
         }
     }
 }

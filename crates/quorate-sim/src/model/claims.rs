@@ -4,7 +4,7 @@ use quorate_core::{acquire::NodeAction, quorum::majority};
 
 use super::{
     fair,
-    link::Heard,
+    link::Message,
     member::Doing,
     product::ProductModel,
     property::{Claim, Kind},
@@ -260,8 +260,8 @@ fn is_queue(settings: &Settings) -> bool {
     !settings.is_classic()
 }
 
-fn is_confirmation(heard: &Heard) -> bool {
-    let Heard::Reply(request, _) = heard else { return false };
+fn is_confirmation(message: &Message) -> bool {
+    let Message::Reply(request, _) = message else { return false };
     matches!(request.action(), Some(NodeAction::Confirm(_)))
 }
 

@@ -23,16 +23,16 @@ pub(super) struct Link {
     /// The number of the session that the client uses.
     pub(super) session: u8,
     pub(super) requests: VecDeque<Arc<Request>>,
-    pub(super) answers: VecDeque<Heard>,
+    pub(super) answers: VecDeque<Message>,
     /// Pushes, where these are not ordered with replies.
-    pub(super) pushes: VecDeque<Heard>,
+    pub(super) pushes: VecDeque<Message>,
     /// The requests that were in flight when a connection broke, with its session. The node may
     /// still run any prefix of them, at any time.
     pub(super) stale: Vec<(u8, VecDeque<Arc<Request>>)>,
     /// The node knows a session of the client.
     pub(super) is_known: bool,
     /// The node has registered that the client listens on this connection.
-    pub(super) is_heard: bool,
+    pub(super) is_subscribed: bool,
     /// The node has not noticed yet that an older connection is closed: its pushes there are lost.
     pub(super) is_half_open: bool,
 }
@@ -116,7 +116,7 @@ impl Hash for Request {
 
 /// A message in flight to a client.
 #[derive(Clone, Debug, Hash, PartialEq)]
-pub(super) enum Heard {
+pub(super) enum Message {
     Reply(Arc<Request>, Reply),
     Push(Push),
 }
@@ -132,16 +132,16 @@ impl Link {
             pushes: VecDeque::new(),
             stale: Vec::new(),
             is_known: true,
-            is_heard: true,
+            is_subscribed: true,
             is_half_open: false,
         }
     }
 
     /// The connection closes at the client's side. Returns the requests without an answer.
     pub(super) fn cut(&mut self) -> Vec<Arc<Request>> {
-        let answered = self.answers.drain(..).filter_map(|heard| match heard {
-            Heard::Reply(request, _) => Some(request),
-            Heard::Push(_) => None,
+        let answered = self.answers.drain(..).filter_map(|message| match message {
+            Message::Reply(request, _) => Some(request),
+            Message::Push(_) => None,
         });
         let unanswered = answered.chain(self.requests.iter().cloned()).collect();
         let requests = std::mem::take(&mut self.requests);
@@ -149,7 +149,7 @@ impl Link {
             self.stale.push((self.session, requests));
         }
         self.pushes.clear();
-        self.is_half_open |= std::mem::take(&mut self.is_heard);
+        self.is_half_open |= std::mem::take(&mut self.is_subscribed);
         self.phase = Phase::Down;
         unanswered
     }
@@ -171,7 +171,7 @@ impl Link {
     pub(super) const fn reopen(&mut self) {
         self.phase = Phase::Up;
         self.session = 2;
-        (self.is_heard, self.is_half_open) = (true, false);
+        (self.is_subscribed, self.is_half_open) = (true, false);
     }
 
     /// Takes out the next request of an older connection, with its session.
@@ -201,11 +201,11 @@ impl Hash for Link {
             pushes,
             stale,
             is_known,
-            is_heard,
+            is_subscribed,
             is_half_open,
         } = self;
         (phase, session, requests, answers, pushes).hash(state);
-        (is_known, is_heard, is_half_open, stale.len()).hash(state);
+        (is_known, is_subscribed, is_half_open, stale.len()).hash(state);
         // When these were sent has no effect: they are never answered.
         for (session, requests) in stale {
             session.hash(state);

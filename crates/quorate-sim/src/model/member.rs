@@ -26,7 +26,7 @@ use quorate_core::{
 pub(super) use self::drive::Out;
 use self::drive::{Act, Names};
 use super::{
-    link::{Heard, Request},
+    link::{Message, Request},
     node,
     settings::ANY_NUMBER,
 };
@@ -122,9 +122,9 @@ pub(super) enum Input {
     Up(usize),
     /// The connection broke, and these requests will never be answered.
     Cut(usize, Vec<Arc<Request>>),
-    Hear(usize, Heard),
+    Receive(usize, Message),
     /// Time has passed.
-    Look,
+    Tick,
 }
 
 impl Member {
@@ -186,11 +186,11 @@ impl Member {
                 }
                 self.machine.handle_down(node, false, now);
             }
-            Input::Hear(node, Heard::Reply(request, reply)) => {
+            Input::Receive(node, Message::Reply(request, reply)) => {
                 self.handle_reply(node, &request, Some(&reply), now);
             }
-            Input::Hear(node, Heard::Push(push)) => self.machine.handle_push(node, push, now),
-            Input::Look => {}
+            Input::Receive(node, Message::Push(push)) => self.machine.handle_push(node, push, now),
+            Input::Tick => {}
         }
         self.drive(&mut act);
         if let (Some(before), Some(after)) = (ended_at, self.valid_until()) {
@@ -200,10 +200,10 @@ impl Member {
     }
 
     /// False if the time at which this message is read has no effect.
-    pub(super) fn heeds(&self, node: usize, heard: &Heard, is_still: bool) -> bool {
-        let (request, reply) = match heard {
-            Heard::Push(push) => return self.heeds_push(push),
-            Heard::Reply(request, reply) => (request, reply),
+    pub(super) fn heeds(&self, node: usize, message: &Message, is_still: bool) -> bool {
+        let (request, reply) = match message {
+            Message::Push(push) => return self.heeds_push(push),
+            Message::Reply(request, reply) => (request, reply),
         };
         let Some(transmit) = &request.transmit else { return true };
         if *reply == Reply::Stale {

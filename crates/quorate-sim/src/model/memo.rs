@@ -32,7 +32,7 @@ pub(super) enum Change {
     /// The node loses everything.
     Forget,
     /// Time has passed.
-    Look,
+    Tick,
 }
 
 /// The result of an input to a node.
@@ -84,7 +84,7 @@ impl Memo {
         }
         let mut node = node.clone();
         let (reply, pushes) = make(&mut node);
-        node.look(name, now);
+        node.refresh(name, now);
         let known = memo.known.entry((node.print(), now.as_micros()));
         let node = known.or_insert_with(|| Arc::new(node)).clone();
         let changed = Changed { node, reply, pushes };

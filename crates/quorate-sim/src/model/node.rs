@@ -59,7 +59,7 @@ impl Node {
             );
             node.store.subscribe(sender.client);
         }
-        node.look(name, now);
+        node.refresh(name, now);
         node
     }
 
@@ -88,7 +88,7 @@ impl Node {
         if matches!(command, Command::ExtendKeys { .. }) {
             let owners = |keys: &[Key]| keys.iter().map(|it| it.owner.clone()).collect::<Vec<_>>();
             let before = owners(&self.keys);
-            self.look(name, now);
+            self.refresh(name, now);
             self.is_forged |= !self.keys.is_empty() && owners(&self.keys) != before;
         }
         reply
@@ -130,7 +130,7 @@ impl Node {
     }
 
     /// Removes what has expired, and reads the rest.
-    pub(super) fn look(&mut self, name: &Name, now: NodeTime) {
+    pub(super) fn refresh(&mut self, name: &Name, now: NodeTime) {
         self.store.apply(now, &Command::ReadKey { name: name.clone() });
         let key = |owner: &[u8], ends_at_ms: Option<u64>| {
             let ends_at_ms = ends_at_ms.expect("every key of this model has an end");

@@ -13,7 +13,7 @@ use stateright::{Model, Path, Property};
 
 use super::{
     claims::CLAIMS,
-    link::{Heard, Phase, Request},
+    link::{Message, Phase, Request},
     member::{Input, Member, Rules},
     memo::{Change, Memo},
     node::{Node, SESSION_MS, sender},
@@ -95,13 +95,13 @@ impl ProductModel {
             Step::Run(client, node) => self.run(state, client, node),
             Step::RunStale(client, node, queue) => self.run_stale(state, client, node, queue),
             Step::Receive(client, node) => {
-                if let Some(heard) = state.link_mut(client, node).answers.pop_front() {
-                    self.receive(state, client, node, heard);
+                if let Some(message) = state.link_mut(client, node).answers.pop_front() {
+                    self.receive(state, client, node, message);
                 }
             }
             Step::ReceivePush(client, node) => {
-                if let Some(heard) = state.link_mut(client, node).pushes.pop_front() {
-                    self.receive(state, client, node, heard);
+                if let Some(message) = state.link_mut(client, node).pushes.pop_front() {
+                    self.receive(state, client, node, message);
                 }
             }
             Step::Break(client, node) => {
@@ -111,7 +111,7 @@ impl ProductModel {
             Step::CloseOld(client, node) => {
                 let link = state.link_mut(client, node);
                 link.close_old();
-                if !link.is_heard {
+                if !link.is_subscribed {
                     let change = Change::HangUp(client);
                     self.change(state, node, change, |node| node.hang_up(client));
                 }
@@ -139,13 +139,14 @@ impl ProductModel {
         let nodes = state.nodes.len();
         for at in 0..state.links.len() {
             let (client, node) = (at / nodes, at % nodes);
-            let is_idle =
-                |state: &State, heard: &Heard| !state.clients[client].heeds(node, heard, is_still);
+            let is_idle = |state: &State, message: &Message| {
+                !state.clients[client].heeds(node, message, is_still)
+            };
             loop {
                 let link = &state.links[at];
                 if let Some(idle) = link.answers.iter().position(|it| is_idle(state, it)) {
-                    let heard = state.link_mut(client, node).answers.remove(idle);
-                    heard.into_iter().for_each(|it| self.receive(state, client, node, it));
+                    let message = state.link_mut(client, node).answers.remove(idle);
+                    message.into_iter().for_each(|it| self.receive(state, client, node, it));
                 } else if link.pushes.iter().any(|it| is_idle(state, it)) {
                     let member = state.clients[client].clone();
                     let link = state.link_mut(client, node);
@@ -160,10 +161,10 @@ impl ProductModel {
     fn tick(&self, state: &mut State) {
         state.ticks += 1;
         for node in 0..state.nodes.len() {
-            self.change(state, node, Change::Look, |_| {});
+            self.change(state, node, Change::Tick, |_| {});
         }
         for client in 0..state.clients.len() {
-            self.act(state, client, Input::Look);
+            self.act(state, client, Input::Tick);
         }
     }
 
@@ -233,10 +234,10 @@ impl ProductModel {
         let session = link.session;
         let Some(request) = link.requests.pop_front() else { return };
         if request.is_attach() {
-            (link.is_heard, link.is_known) = (true, true);
+            (link.is_subscribed, link.is_known) = (true, true);
         }
         if let Some(reply) = self.run_one(state, client, node, session, &request) {
-            state.link_mut(client, node).answers.push_back(Heard::Reply(request, reply));
+            state.link_mut(client, node).answers.push_back(Message::Reply(request, reply));
         }
     }
 
@@ -272,10 +273,10 @@ impl ProductModel {
         state.nodes[node] = changed.node;
         for (client, push) in changed.pushes {
             let link = state.link_mut(client, node);
-            if link.is_heard {
+            if link.is_subscribed {
                 match self.settings.is_unordered {
-                    true => link.pushes.push_back(Heard::Push(push)),
-                    false => link.answers.push_back(Heard::Push(push)),
+                    true => link.pushes.push_back(Message::Push(push)),
+                    false => link.answers.push_back(Message::Push(push)),
                 }
             }
         }
@@ -295,18 +296,18 @@ impl ProductModel {
         }
     }
 
-    fn receive(&self, state: &mut State, client: usize, node: usize, heard: Heard) {
-        match &heard {
+    fn receive(&self, state: &mut State, client: usize, node: usize, message: Message) {
+        match &message {
             // The node does not know the session: the client closes the connection.
-            Heard::Reply(_, Reply::Stale) => {
-                self.act(state, client, Input::Hear(node, heard));
+            Message::Reply(_, Reply::Stale) => {
+                self.act(state, client, Input::Receive(node, message));
                 self.cut(state, client, node);
             }
-            Heard::Reply(request, _) if request.is_attach() => {
+            Message::Reply(request, _) if request.is_attach() => {
                 state.link_mut(client, node).phase = Phase::Up;
                 self.act(state, client, Input::Up(node));
             }
-            _ => self.act(state, client, Input::Hear(node, heard)),
+            _ => self.act(state, client, Input::Receive(node, message)),
         }
     }
 
@@ -345,7 +346,7 @@ impl ProductModel {
         let clients =
             clients.map(|(rules, left)| Member::new(rules, *left, client_time(*clocks, 0)));
         let mut state = State::new(&self.settings, nodes.collect(), clients.collect());
-        (0..attempts.len()).for_each(|client| self.act(&mut state, client, Input::Look));
+        (0..attempts.len()).for_each(|client| self.act(&mut state, client, Input::Tick));
         for step in self.opening() {
             self.apply(&mut state, step);
             self.settle(&mut state);

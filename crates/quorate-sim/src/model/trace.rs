@@ -10,7 +10,7 @@ use stateright::Path;
 
 use super::{
     fair,
-    link::{Heard, Request},
+    link::{Message, Request},
     member::{Doing, Member, OWNERS_PER_ATTEMPT},
     node,
     product::ProductModel,
@@ -65,12 +65,12 @@ fn step_text(before: &State, step: Step) -> String {
             format!("n{node} runs, from an old link, {request}")
         }
         Step::Receive(client, node) => {
-            let heard = link(client, node).answers.front().map(message_text);
-            format!("{} receives from n{node}: {}", letter(client), heard.unwrap_or_default())
+            let message = link(client, node).answers.front().map(message_text);
+            format!("{} receives from n{node}: {}", letter(client), message.unwrap_or_default())
         }
         Step::ReceivePush(client, node) => {
-            let heard = link(client, node).pushes.front().map(message_text);
-            format!("{} receives from n{node}: {}", letter(client), heard.unwrap_or_default())
+            let message = link(client, node).pushes.front().map(message_text);
+            format!("{} receives from n{node}: {}", letter(client), message.unwrap_or_default())
         }
         Step::Break(client, node) => format!("the link of {} to n{node} BREAKS", letter(client)),
         Step::CloseOld(client, node) => {
@@ -92,9 +92,9 @@ fn request_text(client: usize, request: &Request) -> String {
     };
     let name = |owner| name(client, owner);
     match &transmit.command {
-        Command::SetKey { owner, .. } => format!("take {}", name(owner)),
-        Command::DeleteKey { owner, .. } => format!("free {}", name(owner)),
-        Command::ExtendKeys { entries, .. } => format!("prolong {}", name(&entries[0].owner)),
+        Command::SetKey { owner, .. } => format!("set {}", name(owner)),
+        Command::DeleteKey { owner, .. } => format!("delete {}", name(owner)),
+        Command::ExtendKeys { entries, .. } => format!("extend {}", name(&entries[0].owner)),
         Command::Acquire { request: ask, .. } => format!("acquire {}", name(&ask.owner)),
         Command::Adopt { from, owner, .. } => format!("{} becomes {}", name(from), name(owner)),
         Command::Release { owner, yields: Some(it), .. } => {
@@ -109,19 +109,19 @@ fn request_text(client: usize, request: &Request) -> String {
     }
 }
 
-fn message_text(heard: &Heard) -> String {
-    match heard {
-        Heard::Push(push) => match push.kind {
+fn message_text(message: &Message) -> String {
+    match message {
+        Message::Push(push) => match push.kind {
             PushKind::Granted => format!("push: granted, fence {}", push.fence),
             PushKind::Inquired => format!("push: asked for fence {}", push.fence),
         },
-        Heard::Reply(_, Reply::Granted { fence, is_earlier }) => {
+        Message::Reply(_, Reply::Granted { fence, is_earlier }) => {
             format!("granted {fence}{}", if *is_earlier { ", another is earlier" } else { "" })
         }
-        Heard::Reply(_, Reply::Queued { fence, .. }) => format!("queued, fence {fence}"),
-        Heard::Reply(_, Reply::ExtendedLeases(fates)) => format!("{fates:?}"),
-        Heard::Reply(_, Reply::ExtendedKeys(fates)) => format!("{fates:?}"),
-        Heard::Reply(_, reply) => format!("{reply:?}"),
+        Message::Reply(_, Reply::Queued { fence, .. }) => format!("queued, fence {fence}"),
+        Message::Reply(_, Reply::ExtendedLeases(fates)) => format!("{fates:?}"),
+        Message::Reply(_, Reply::ExtendedKeys(fates)) => format!("{fates:?}"),
+        Message::Reply(_, reply) => format!("{reply:?}"),
     }
 }
 

@@ -81,9 +81,9 @@ impl Memory {
         let noted = match (command, reply) {
             (
                 Command::Membership(membership::Command::Handshake(handshake)),
-                Reply::Membership(membership::Reply::Info(met)),
+                Reply::Membership(membership::Reply::Info(info)),
             ) => {
-                let is_new = met.quarantine.is_some() && met.mark == handshake.mark;
+                let is_new = info.quarantine.is_some() && info.mark == handshake.mark;
                 let seen_ms = handshake.known.map_or(0, |known| known.seen_ms);
                 let is_blind = self.unwitnessed.take().is_some_and(|before| seen_ms <= before);
                 match (is_new, is_blind) {

@@ -58,7 +58,7 @@ impl Env {
         if self.nodes[node].has_changed {
             let text = format!("a read-only command changed n{node}");
             let name = trace::client_name(client);
-            self.check.report_owner(self.now, Promise::Look, None, name, text);
+            self.check.report_owner(self.now, Promise::Reads, None, name, text);
         }
         if self.nodes[node].has_revived
             && let Command::ExtendKeys { entries, .. } = command
@@ -118,9 +118,9 @@ impl Env {
     /// An owner's key as the node has it now.
     fn key(&self, node: usize, name: &Name, owner: &Owner) -> Key {
         let node = &self.nodes[node];
-        let look = Command::Check { name: name.clone(), owner: owner.clone() };
+        let check = Command::Check { name: name.clone(), owner: owner.clone() };
         // Recording must not change the run.
-        let until = match node.store.clone().apply(node.clock.at(self.now), &look) {
+        let until = match node.store.clone().apply(node.clock.at(self.now), &check) {
             Reply::Key(Some(KeyObservation { expires_in_ms: Some(left), .. })) => {
                 self.now + left * MS
             }
@@ -210,8 +210,9 @@ impl Env {
     /// True if there are no more faults for this client: its sessions were renewed since the last
     /// fault, and no message is late.
     pub(crate) fn is_calm(&self, client: usize) -> bool {
-        let life = if self.settings.has_sessions() { self.settings.session_ms * MS } else { 0 };
-        let is_healed = self.now.checked_sub(life).is_some_and(|at| self.check.is_healed_since(at));
+        let session = if self.settings.has_sessions() { self.settings.session_ms * MS } else { 0 };
+        let is_healed =
+            self.now.checked_sub(session).is_some_and(|at| self.check.is_healed_since(at));
         let is_well = is_healed && self.check.is_remembered();
         is_well && self.net.is_calm(self.now, client)
     }

@@ -117,8 +117,8 @@ impl Run {
             What::ForeignForever => {
                 let name = env.locks[lock].clone();
                 let time = env.nodes[node].clock.at(env.now);
-                let look = Command::ReadKey { name: name.clone() };
-                if env.nodes[node].store.apply(time, &look) == Reply::Key(None) {
+                let check = Command::ReadKey { name: name.clone() };
+                if env.nodes[node].store.apply(time, &check) == Reply::Key(None) {
                     let value = Value::Text(squatter().as_bytes().into());
                     env.nodes[node].store.plant(time, &name, value, None);
                 }
@@ -182,8 +182,10 @@ impl Run {
         let generation = env.net.link(client, seat).generation;
         let what = Due::Broken { node: seat as u8, generation };
         // An operator notices at its next request.
-        let Some(life) = self.clients.get(client).map(|client| client.me.life) else { return };
-        let event = Event::Client { client: client as u8, life, what };
+        let Some(restarts) = self.clients.get(client).map(|client| client.me.restarts) else {
+            return;
+        };
+        let event = Event::Client { client: client as u8, restarts, what };
         match env.is_rough {
             // Some notice only when they miss an answer.
             true => {
@@ -229,9 +231,9 @@ impl Run {
                 continue;
             }
             let name = env.locks[lock].clone();
-            let take = Command::SetKey { name, owner: owner.clone(), ttl_ms, sender: None };
+            let set = Command::SetKey { name, owner: owner.clone(), ttl_ms, sender: None };
             let now = env.now;
-            grants += usize::from(env.nodes[node].run(now, &take) == Reply::Stored);
+            grants += usize::from(env.nodes[node].run(now, &set) == Reply::Stored);
         }
         let lasts = (ttl_ms * MS / 100 * 98).saturating_sub(2 * MS);
         if grants >= env.quorum() && lasts > 0 {

@@ -46,8 +46,8 @@ impl Env {
 
     /// Notes which waiters are in the queues, if nothing else is wrong.
     fn note_queues(&mut self, fault: usize, nodes: u32) {
-        let life = self.settings.session_ms * MS;
-        if !self.now.checked_sub(life).is_some_and(|at| self.check.is_healed_since(at)) {
+        let session = self.settings.session_ms * MS;
+        if !self.now.checked_sub(session).is_some_and(|at| self.check.is_healed_since(at)) {
             return;
         }
         for node in numbers(nodes) {

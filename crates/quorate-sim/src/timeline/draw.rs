@@ -64,7 +64,7 @@ impl Canvas {
     /// A node has an owner's key.
     pub(super) fn key(&mut self, lane: usize, since: Nanos, until: Nanos, owner: &str) {
         let y = middle(lane) + 6.0;
-        self.bar(y, (since, until), owner, &Look { height: 12.0, opacity: 0.55, edge: "" });
+        self.bar(y, (since, until), owner, &BarStyle { height: 12.0, opacity: 0.55, edge: "" });
     }
 
     /// A client believes that it holds the lock.
@@ -78,7 +78,7 @@ impl Canvas {
     ) {
         let y = middle(lane) + if is_second { 20.0 } else { 0.0 };
         let edge = if is_guilty { "stroke='#c1121f' stroke-width='2.5'" } else { "" };
-        self.bar(y, (since, until), owner, &Look { height: 18.0, opacity: 1.0, edge });
+        self.bar(y, (since, until), owner, &BarStyle { height: 18.0, opacity: 1.0, edge });
     }
 
     /// A request is named where it leaves.
@@ -94,9 +94,9 @@ impl Canvas {
         self.add(format_args!("<text x='{x}' y='{y}' class='no'>×</text>"));
     }
 
-    fn bar(&mut self, y: f64, (since, until): (Nanos, Nanos), owner: &str, look: &Look<'_>) {
+    fn bar(&mut self, y: f64, (since, until): (Nanos, Nanos), owner: &str, style: &BarStyle<'_>) {
         let (x, end) = (self.x(since), self.x(until));
-        let Look { height, opacity, edge } = *look;
+        let BarStyle { height, opacity, edge } = *style;
         let y = y - height / 2.0;
         let width = (end - x).max(2.0);
         self.add(format_args!(
@@ -168,8 +168,8 @@ impl Canvas {
     }
 }
 
-/// How a bar looks.
-struct Look<'a> {
+/// The style of a bar.
+struct BarStyle<'a> {
     height: f64,
     opacity: f64,
     edge: &'a str,

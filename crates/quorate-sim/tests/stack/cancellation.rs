@@ -7,7 +7,7 @@ use tokio::{join, time::sleep};
 
 use crate::{
     dice::{Dice, for_seeds},
-    fixture::{Desk, Fixture},
+    fixture::{Fixture, Program},
     server::{Manner, Node},
     trace::now,
     waiting::{all_attached, eventually, polled},
@@ -20,7 +20,7 @@ fn call_dropped_at_any_await_leaves_no_key_and_the_next_caller_gets_the_lock() {
         let call = CALLS[case % CALLS.len()];
         let plight = PLIGHTS[case / CALLS.len() % PLIGHTS.len()];
         let mut fixture = Fixture::new(seed, 3, Dice::new(seed, "latency").ms(1..=8));
-        fixture.program("client-0", move |desk| drop_everywhere(desk, call, plight));
+        fixture.program("client-0", move |program| drop_everywhere(program, call, plight));
         fixture.run(Duration::from_secs(600), |_| {});
     });
 }
@@ -51,10 +51,10 @@ enum Plight {
 }
 
 /// One call, dropped after its first poll, its second, and so on until it is done before.
-async fn drop_everywhere(desk: Desk, call: Call, plight: Plight) {
-    let client = desk.client("").ttl(TTL).build().expect("valid");
-    let rival = desk.client(" rival").ttl(TTL).build().expect("valid");
-    let mut dice = desk.dice("plights");
+async fn drop_everywhere(program: Program, call: Call, plight: Plight) {
+    let client = program.client("").ttl(TTL).build().expect("valid");
+    let rival = program.client(" rival").ttl(TTL).build().expect("valid");
+    let mut dice = program.dice("plights");
     for polls in 1.. {
         all_attached(&client).await;
         all_attached(&rival).await;
@@ -64,17 +64,17 @@ async fn drop_everywhere(desk: Desk, call: Call, plight: Plight) {
         let strike_after = if dice.chance(50) { Duration::ZERO } else { dice.ms(1..=8) };
         let strike = async {
             sleep(strike_after).await;
-            set(&desk, plight, true);
+            set(&program, plight, true);
         };
         let is_done = drop_once(&client, &rival, &lock, (call, polls), strike).await;
         // Some end before the link is closed, some after.
         let node_error = if dice.chance(80) { dice.ms(0..=50) } else { dice.ms(900..=1_500) };
         sleep(node_error).await;
-        set(&desk, plight, false);
+        set(&program, plight, false);
 
         sleep(UNDER_WAY).await;
         eventually(GONE_WITHIN, &format!("no key is left by {what}"), || {
-            desk.nodes.iter().all(|node| !node.has(&lock, now()))
+            program.nodes.iter().all(|node| !node.has(&lock, now()))
         })
         .await;
         all_attached(&rival).await;
@@ -141,12 +141,12 @@ async fn held(client: &Client, lock: &str) -> Guard {
     guard.expect("it is free")
 }
 
-fn set(desk: &Desk, plight: Plight, is_bad: bool) {
-    let (me, node) = (desk.host.as_str(), Node::host(STRUCK));
+fn set(program: &Program, plight: Plight, is_bad: bool) {
+    let (me, node) = (program.host.as_str(), Node::host(STRUCK));
     match (plight, is_bad) {
         (Plight::Nothing, _) => {}
-        (Plight::Odd(manner), true) => desk.nodes[STRUCK].set(manner),
-        (Plight::Odd(_), false) => desk.nodes[STRUCK].set(Manner::Answer),
+        (Plight::Odd(manner), true) => program.nodes[STRUCK].set(manner),
+        (Plight::Odd(_), false) => program.nodes[STRUCK].set(Manner::Answer),
         (Plight::Cut, true) => turmoil::partition(me, node),
         (Plight::CutBack, true) => turmoil::partition_oneway(node, me),
         (Plight::Cut | Plight::CutBack, false) => turmoil::repair(me, node),

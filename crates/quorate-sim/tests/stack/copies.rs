@@ -6,13 +6,13 @@ use tokio::time::sleep;
 
 use crate::{
     dice::for_seeds,
-    fixture::{Desk, Fixture, TICK},
+    fixture::{Fixture, Program, TICK},
     server::Node,
     trace::now,
     waiting::{all_attached, eventually},
 };
 
-/// The holder has the lock on two servers. The third grants it to one waiter and queues another.
+/// The holder holds the lock on two servers. The third grants it to one waiter and queues another.
 /// Then one of the two copies the third. When the first waiter leaves, both of these grant the lock
 /// to the other waiter: two of three, beside the holder.
 #[test]
@@ -22,9 +22,9 @@ fn grant_of_a_server_that_copied_another_does_not_count() {
             Fixture::new(seed, 3, Duration::from_millis(3)).in_default_mode().quarantined(TTL);
         let story = Story::default();
         let (holder, first, second) = (story.clone(), story.clone(), story.clone());
-        fixture.program("holder", move |desk| holder.clone().hold(desk));
-        fixture.program("first", move |desk| first.clone().leave(desk));
-        fixture.program("second", move |desk| second.clone().wait(desk));
+        fixture.program("holder", move |program| holder.clone().hold(program));
+        fixture.program("first", move |program| first.clone().leave(program));
+        fixture.program("second", move |program| second.clone().wait(program));
         let mut is_copied = false;
         fixture.run(Duration::from_secs(60), |fixture| {
             if story.step.get() == Step::Queued && !is_copied {
@@ -56,22 +56,22 @@ struct Story {
 }
 
 impl Story {
-    async fn hold(self, desk: Desk) {
-        let client = desk.client("").ttl(TTL).build().expect("valid");
+    async fn hold(self, program: Program) {
+        let client = program.client("").ttl(TTL).build().expect("valid");
         client.admit().await.expect("the servers are new");
-        turmoil::partition(desk.host.as_str(), Node::host(0));
+        turmoil::partition(program.host.as_str(), Node::host(0));
         let guard = client.mutex(LOCK).lock().await.expect("two servers are enough");
-        let claim = desk.claim(&guard);
+        let claim = program.claim(&guard);
         self.step.set(Step::Held);
         // Renewals fail from now on: it may lose the lock.
         let _ = guard.run(self.reaches(Step::Over)).await;
         drop(claim);
-        turmoil::repair(desk.host.as_str(), Node::host(0));
+        turmoil::repair(program.host.as_str(), Node::host(0));
     }
 
     /// Waits for the lock, and leaves when the server has become a copy.
-    async fn leave(self, desk: Desk) {
-        let client = desk.client("").ttl(TTL).build().expect("valid");
+    async fn leave(self, program: Program) {
+        let client = program.client("").ttl(TTL).build().expect("valid");
         self.reaches(Step::Held).await;
         all_attached(&client).await;
         let mutex = client.mutex(LOCK);
@@ -80,7 +80,7 @@ impl Story {
             unreachable!("the holder has it");
         };
         let leaves = async {
-            eventually(TTL, "the first server is free", || desk.nodes[0].has(LOCK, now())).await;
+            eventually(TTL, "the first server is free", || program.nodes[0].has(LOCK, now())).await;
             self.step.set(Step::FirstAsked);
             self.reaches(Step::Copied).await;
         };
@@ -92,19 +92,19 @@ impl Story {
         self.step.set(Step::Over);
     }
 
-    async fn wait(self, desk: Desk) {
-        let client = desk.client("").ttl(TTL).build().expect("valid");
+    async fn wait(self, program: Program) {
+        let client = program.client("").ttl(TTL).build().expect("valid");
         self.reaches(Step::FirstAsked).await;
         all_attached(&client).await;
         let mutex = client.mutex(LOCK);
         let queues = async {
-            let is_queued = || (1..3).all(|node| desk.nodes[node].waiters(LOCK) == 2);
+            let is_queued = || (1..3).all(|node| program.nodes[node].waiters(LOCK) == 2);
             eventually(TTL, "both wait", is_queued).await;
             self.step.set(Step::Queued);
         };
         let waits = async {
             let guard = mutex.lock().await.expect("the holder ends");
-            let _claim = desk.claim(&guard);
+            let _claim = program.claim(&guard);
             sleep(TICK).await;
         };
         tokio::join!(queues, waits);

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::{
     chaos::{Chaos, program_host},
     dice::{Dice, for_seeds},
-    fixture::{Desk, Fixture},
+    fixture::{Fixture, Program},
     trace::now,
 };
 
@@ -36,13 +36,13 @@ pub(crate) fn run(seed: u64) -> Vec<String> {
     let programs = 3;
     for number in 0..programs {
         let story = story.clone();
-        fixture.program(&program_host(number), move |desk| story.clone().play(desk));
+        fixture.program(&program_host(number), move |program| story.clone().play(program));
     }
     let mut chaos = Chaos::new(&fixture, programs, story.chaos_until);
     fixture.run(story.chaos_until + 2 * WAIT_MAX, |fixture| chaos.step(fixture));
 
     assert_eq!(story.counter.get(), story.increments.get(), "an increment was lost");
-    assert!(fixture.claims.len() >= 2 * programs, "all had the lock after the end of the chaos");
+    assert!(fixture.claims.len() >= 2 * programs, "all held the lock after the end of the chaos");
     fixture.assert_nothing_left(story.ttl);
     fixture.trace.lines()
 }
@@ -56,23 +56,27 @@ struct Story {
 }
 
 impl Story {
-    async fn play(self, desk: Desk) {
-        let client = desk.client("").ttl(self.ttl).build().expect("valid");
-        let mut dice = desk.dice("rounds");
+    async fn play(self, program: Program) {
+        let client = program.client("").ttl(self.ttl).build().expect("valid");
+        let mut dice = program.dice("rounds");
         while now() < self.chaos_until {
-            self.round(&desk, &client, &mut dice).await;
+            self.round(&program, &client, &mut dice).await;
             sleep(dice.ms(0..=100)).await;
         }
         for _ in 0..2 {
             let guard = client.mutex(LOCK).lock_timeout(WAIT_MAX).await;
-            let guard = guard.unwrap_or_else(|error| panic!("{}: {error}", desk.host));
-            self.increment_and_release(&desk, guard, &mut dice).await;
+            let guard = guard.unwrap_or_else(|error| panic!("{}: {error}", program.host));
+            self.increment_and_release(&program, guard, &mut dice).await;
         }
-        assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} has released everything", desk.host);
+        assert!(
+            client.shutdown(WAIT_MAX).await.is_clean,
+            "{} has released everything",
+            program.host
+        );
     }
 
     /// Takes the lock in one way or another, if one is free.
-    async fn round(&self, desk: &Desk, client: &Client, dice: &mut Dice) {
+    async fn round(&self, program: &Program, client: &Client, dice: &mut Dice) {
         let mutex: Mutex = client.mutex(LOCK);
         let mutex = if dice.chance(20) { mutex.no_renew() } else { mutex };
         match dice.below(4) {
@@ -81,32 +85,32 @@ impl Story {
                 // The trace shows whether it failed or was lost; the next round tries again.
                 let _ = mutex
                     .with(async |guard| {
-                        let _claim = desk.claims.open(&desk.host, LOCK);
+                        let _claim = program.claims.open(&program.host, LOCK);
                         self.increment(guard, work).await;
                     })
                     .await;
             }
             1 => {
                 if let Ok(guard) = mutex.lock().await {
-                    self.increment_and_release(desk, guard, dice).await;
+                    self.increment_and_release(program, guard, dice).await;
                 }
             }
             2 => {
                 if let Ok(Some(guard)) = mutex.try_lock().await {
-                    self.increment_and_release(desk, guard, dice).await;
+                    self.increment_and_release(program, guard, dice).await;
                 }
             }
             _ => {
                 let wait = dice.ms(0..=2_000);
                 if let Ok(guard) = mutex.lock_timeout(wait).await {
-                    self.increment_and_release(desk, guard, dice).await;
+                    self.increment_and_release(program, guard, dice).await;
                 }
             }
         }
     }
 
-    async fn increment_and_release(&self, desk: &Desk, guard: Guard, dice: &mut Dice) {
-        let claim = desk.claims.open(&desk.host, LOCK);
+    async fn increment_and_release(&self, program: &Program, guard: Guard, dice: &mut Dice) {
+        let claim = program.claims.open(&program.host, LOCK);
         let work = self.work_time(dice);
         // A loss ends the work; only the release remains.
         let _ = guard.run(self.increment(&guard, work)).await;

@@ -31,7 +31,7 @@ pub(crate) struct Fixture {
     mode: Mode,
     max_ttl: Option<Duration>,
     seed: u64,
-    programs: Vec<Desk>,
+    programs: Vec<Program>,
 }
 
 /// How the clients of a simulation wait.
@@ -117,12 +117,12 @@ impl Fixture {
         self.mode
     }
 
-    /// Adds a host that runs `program`, and runs it again after a restart.
-    pub(crate) fn program<F>(&mut self, host: &str, program: impl Fn(Desk) -> F + 'static)
+    /// Adds a host that runs this program, and runs it again after a restart.
+    pub(crate) fn program<F>(&mut self, host: &str, run: impl Fn(Program) -> F + 'static)
     where
         F: Future<Output = ()> + 'static,
     {
-        self.program_with_clock(host, 0, program);
+        self.program_with_clock(host, 0, run);
     }
 
     /// The same with a wall clock that is ahead.
@@ -130,11 +130,11 @@ impl Fixture {
         &mut self,
         host: &str,
         wall_ahead_ms: i64,
-        program: impl Fn(Desk) -> F + 'static,
+        run: impl Fn(Program) -> F + 'static,
     ) where
         F: Future<Output = ()> + 'static,
     {
-        let desk = Desk {
+        let program = Program {
             host: host.into(),
             mode: self.mode,
             max_ttl: self.max_ttl,
@@ -148,15 +148,15 @@ impl Fixture {
             claims: self.claims.clone(),
             trace: self.trace.clone(),
         };
-        self.programs.push(desk.clone());
+        self.programs.push(program.clone());
         self.sim.host(host, move || {
-            let desk = desk.clone();
-            desk.runs.set(desk.runs.get() + 1);
-            desk.sockets.borrow_mut().push(Sockets::new(&desk.wires));
-            let work = program(desk.clone());
+            let program = program.clone();
+            program.runs.set(program.runs.get() + 1);
+            program.sockets.borrow_mut().push(Sockets::new(&program.wires));
+            let work = run(program.clone());
             async move {
                 work.await;
-                desk.is_done.set(true);
+                program.is_done.set(true);
                 Ok(())
             }
         });
@@ -221,14 +221,14 @@ impl Fixture {
 }
 
 /// A seed's latencies, this number of servers, and one program.
-pub(crate) fn play<F>(seed: u64, nodes: usize, story: impl Fn(Desk, Dice) -> F + 'static)
+pub(crate) fn play<F>(seed: u64, nodes: usize, story: impl Fn(Program, Dice) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
     let mut fixture = Fixture::new(seed, nodes, Dice::new(seed, "latency").ms(1..=8));
-    fixture.program("client-0", move |desk| {
-        let dice = desk.dice("story");
-        story(desk, dice)
+    fixture.program("client-0", move |program| {
+        let dice = program.dice("story");
+        story(program, dice)
     });
     fixture.run(Duration::from_secs(60), |_| {});
 }
@@ -247,7 +247,7 @@ impl Drop for Fixture {
 
 /// The environment of a program of the simulation.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct Program {
     pub(crate) host: String,
     pub(crate) nodes: Vec<Rc<Node>>,
     pub(crate) claims: Claims,
@@ -263,7 +263,7 @@ pub(crate) struct Desk {
     sockets: Rc<RefCell<Vec<Sockets>>>,
 }
 
-impl Desk {
+impl Program {
     /// Decisions of this run of the program.
     pub(crate) fn dice(&self, purpose: &str) -> Dice {
         Dice::new(self.seed, &format!("{} {} {purpose}", self.host, self.runs.get()))

@@ -13,7 +13,7 @@ use tokio::{
 
 use crate::{
     dice::{Dice, for_seeds},
-    fixture::{Desk, Fixture, Mode, TICK},
+    fixture::{Fixture, Mode, Program, TICK},
     server::{Manner, Node},
     trace::now,
     waiting::{all_attached, eventually},
@@ -53,29 +53,29 @@ fn run(seed: u64, meanwhile: Meanwhile) {
         Meanwhile::Cut => Duration::from_secs(20),
     };
     let mut fixture = Fixture::new(seed, nodes, dice.ms(2..=10));
-    fixture.program("program", move |desk| play(desk, ttl, meanwhile));
+    fixture.program("program", move |program| play(program, ttl, meanwhile));
     fixture.run(Duration::from_secs(200), |_| {});
 }
 
-async fn play(desk: Desk, ttl: Duration, meanwhile: Meanwhile) {
+async fn play(program: Program, ttl: Duration, meanwhile: Meanwhile) {
     let [holder, other] =
-        [" holder", " other"].map(|who| desk.client(who).ttl(ttl).build().expect("valid"));
+        [" holder", " other"].map(|who| program.client(who).ttl(ttl).build().expect("valid"));
     all_attached(&holder).await;
     all_attached(&other).await;
-    let held = hold(&desk, &holder).await;
+    let held = hold(&program, &holder).await;
     // In classic mode there is no queue.
-    let waiting = match desk.mode {
-        Mode::Queue => wait(&desk, &other).await,
+    let waiting = match program.mode {
+        Mode::Queue => wait(&program, &other).await,
         Mode::Classic => Vec::new(),
     };
 
-    desk.nodes.iter().for_each(|node| node.set_full(true));
+    program.nodes.iter().for_each(|node| node.set_full(true));
     let filled_at = now();
-    let mut dice = desk.dice("meanwhile");
+    let mut dice = program.dice("meanwhile");
     match meanwhile {
         Meanwhile::Nothing => {}
-        Meanwhile::HangUp => hang_up(&desk, &mut dice).await,
-        Meanwhile::Cut => cut(&desk, &mut dice).await,
+        Meanwhile::HangUp => hang_up(&program, &mut dice).await,
+        Meanwhile::Cut => cut(&program, &mut dice).await,
     }
     while now() < filled_at + SESSION + 2 * ttl {
         for guard in &held {
@@ -91,24 +91,24 @@ async fn play(desk: Desk, ttl: Duration, meanwhile: Meanwhile) {
         let guard = waiter.await.expect("no panic").expect("it is handed off");
         guard.release().await.expect("it is held");
     }
-    desk.nodes.iter().for_each(|node| node.set_full(false));
+    program.nodes.iter().for_each(|node| node.set_full(false));
     let guard = other.mutex("new").lock().await.expect("there is memory again");
     guard.release().await.expect("it is held");
 }
 
 /// One lock of each kind, on every node.
-async fn hold(desk: &Desk, client: &Client) -> Vec<Guard> {
+async fn hold(program: &Program, client: &Client) -> Vec<Guard> {
     let jobs = client.semaphore("jobs", 1);
     let mut held = vec![
         client.mutex("mutex").lock().await.expect("it is free"),
         jobs.acquire().await.expect("there is a permit").into_guard(),
     ];
-    if desk.mode == Mode::Queue {
+    if program.mode == Mode::Queue {
         held.push(client.rwlock("rwlock").read().await.expect("nobody writes").into_guard());
     }
     for guard in &held {
         eventually(SOON, "every node has it", || {
-            desk.nodes.iter().all(|node| node.has(guard.name(), now()))
+            program.nodes.iter().all(|node| node.has(guard.name(), now()))
         })
         .await;
     }
@@ -116,7 +116,7 @@ async fn hold(desk: &Desk, client: &Client) -> Vec<Guard> {
 }
 
 /// One waiter for each lock, in the queue of every node.
-async fn wait(desk: &Desk, client: &Client) -> Vec<JoinHandle<Result<Guard, LockError>>> {
+async fn wait(program: &Program, client: &Client) -> Vec<JoinHandle<Result<Guard, LockError>>> {
     let (mutex, rwlock) = (client.mutex("mutex"), client.rwlock("rwlock"));
     let jobs = client.semaphore("jobs", 1);
     let waiting = vec![
@@ -126,26 +126,26 @@ async fn wait(desk: &Desk, client: &Client) -> Vec<JoinHandle<Result<Guard, Lock
     ];
     for name in ["mutex", "rwlock", "jobs#1"] {
         eventually(SOON, "it waits on every node", || {
-            desk.nodes.iter().all(|node| node.waits_for(name, now()) == 1)
+            program.nodes.iter().all(|node| node.waits_for(name, now()) == 1)
         })
         .await;
     }
     waiting
 }
 
-async fn hang_up(desk: &Desk, dice: &mut Dice) {
+async fn hang_up(program: &Program, dice: &mut Dice) {
     for _ in 0..3 {
         sleep(dice.ms(0..=1_000)).await;
-        let struck: Vec<_> = desk.nodes.iter().filter(|_| dice.chance(70)).collect();
+        let struck: Vec<_> = program.nodes.iter().filter(|_| dice.chance(70)).collect();
         struck.iter().for_each(|node| node.set(Manner::HangUp));
         sleep(dice.ms(1..=100)).await;
         struck.iter().for_each(|node| node.set(Manner::Answer));
     }
 }
 
-async fn cut(desk: &Desk, dice: &mut Dice) {
-    let hosts: Vec<String> = desk.nodes.iter().map(|node| Node::host(node.number)).collect();
-    let me = desk.host.as_str();
+async fn cut(program: &Program, dice: &mut Dice) {
+    let hosts: Vec<String> = program.nodes.iter().map(|node| Node::host(node.number)).collect();
+    let me = program.host.as_str();
     for node in &hosts {
         turmoil::partition(me, node.as_str());
         sleep(dice.ms(0..=100)).await;

@@ -1,7 +1,5 @@
 //! The protocol of a server: bytes to words, words to commands of the core, and back.
 
-use std::fmt::Write as _;
-
 use quorate_core::{
     command::{Command, ExtendedKey, KeyExtension, Owner, Reply, Value},
     membership,
@@ -9,7 +7,7 @@ use quorate_core::{
 };
 use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
 
-use crate::{quarantine, queue};
+use crate::{batch, quarantine, queue};
 
 /// One request: its words.
 pub(crate) type Words = Vec<Vec<u8>>;
@@ -43,7 +41,10 @@ pub(crate) enum Script {
     Acquire,
     Release,
     Extend,
-    Heartbeat,
+    AcquireMany,
+    ReleaseMany,
+    SetKeys,
+    DeleteKeys,
     Handshake,
     Enrol,
     Change,
@@ -51,7 +52,7 @@ pub(crate) enum Script {
 }
 
 impl Script {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 19] = [
         Self::SetKey,
         Self::Adopt,
         Self::DeleteKey,
@@ -63,7 +64,10 @@ impl Script {
         Self::Acquire,
         Self::Release,
         Self::Extend,
-        Self::Heartbeat,
+        Self::AcquireMany,
+        Self::ReleaseMany,
+        Self::SetKeys,
+        Self::DeleteKeys,
         Self::Handshake,
         Self::Enrol,
         Self::Change,
@@ -83,7 +87,10 @@ impl Script {
             Self::Acquire => include_str!("../../../quorate/lua/queue/acquire.lua"),
             Self::Release => include_str!("../../../quorate/lua/queue/release.lua"),
             Self::Extend => include_str!("../../../quorate/lua/queue/extend.lua"),
-            Self::Heartbeat => include_str!("../../../quorate/lua/queue/heartbeat.lua"),
+            Self::AcquireMany => include_str!("../../../quorate/lua/queue/acquire_many.lua"),
+            Self::ReleaseMany => include_str!("../../../quorate/lua/queue/release_many.lua"),
+            Self::SetKeys => include_str!("../../../quorate/lua/set_keys.lua"),
+            Self::DeleteKeys => include_str!("../../../quorate/lua/delete_keys.lua"),
             Self::Handshake => include_str!("../../../quorate/lua/membership/handshake.lua"),
             Self::Enrol => include_str!("../../../quorate/lua/membership/enrol.lua"),
             Self::Change => include_str!("../../../quorate/lua/membership/change.lua"),
@@ -150,6 +157,7 @@ impl Script {
                 Some(Command::ExtendKeys { entries, sender })
             }
             (script, keys, args) => queue::command(script, keys, args)
+                .or_else(|| batch::command(script, keys, args))
                 .or_else(|| quarantine::command(script, keys, args)),
         }
     }
@@ -171,6 +179,7 @@ pub(crate) fn take(words: &[Vec<u8>]) -> Option<Command> {
 /// The reply as a server writes it.
 pub(crate) fn encode(command: &Command, reply: &Reply) -> String {
     match (command, reply) {
+        (Command::Batch(entries), Reply::Batch(each)) => batch::encode(entries, each),
         (_, Reply::Full) => "-OOM command not allowed when used memory > 'maxmemory'.\r\n".into(),
         (Command::Adopt { .. }, Reply::Stale) => ":-2\r\n".into(),
         (_, Reply::Stale)
@@ -184,17 +193,7 @@ pub(crate) fn encode(command: &Command, reply: &Reply) -> String {
         (_, Reply::Absent) => ":0\r\n".into(),
         (_, Reply::NotOwner) => ":-1\r\n".into(),
         (_, Reply::ExtendedKeys(fates)) => {
-            let mut out = format!("*{}\r\n", fates.len());
-            for fate in fates {
-                let number = match fate {
-                    ExtendedKey::Renewed => 1,
-                    ExtendedKey::Absent => 0,
-                    ExtendedKey::NotOwner => -1,
-                    ExtendedKey::Failed => -2,
-                };
-                let _ = write!(out, ":{number}\r\n");
-            }
-            out
+            queue::array(fates.iter().copied().map(extended_key).collect())
         }
         (_, Reply::Key(None)) => "*0\r\n".into(),
         (_, Reply::Key(Some(seen))) => {
@@ -213,6 +212,17 @@ pub(crate) fn encode(command: &Command, reply: &Reply) -> String {
             .or_else(|| quarantine::encode(command, other))
             .unwrap_or_else(|| unreachable!("never answered: {other:?}")),
     }
+}
+
+/// The result of one key of an extension.
+pub(crate) fn extended_key(fate: ExtendedKey) -> String {
+    let number = match fate {
+        ExtendedKey::Renewed => 1,
+        ExtendedKey::Absent => 0,
+        ExtendedKey::NotOwner => -1,
+        ExtendedKey::Failed => -2,
+    };
+    format!(":{number}\r\n")
 }
 
 /// A text as a server writes it.

@@ -3,6 +3,7 @@
 //!
 //! `QUORATE_SEED=n` runs only seed `n`, and `QUORATE_SEEDS=n` runs `n` seeds.
 
+mod batch;
 mod cancellation;
 mod chaos;
 mod claims;

@@ -24,7 +24,7 @@ use self::{
 use crate::{
     chaos::{Chaos, program_host},
     dice::{Dice, for_seeds},
-    fixture::{Desk, Fixture},
+    fixture::{Fixture, Program},
     trace::now,
     waiting::eventually,
 };
@@ -63,13 +63,13 @@ fn play(seed: u64, prints_failure: bool) -> Vec<String> {
     for number in 0..settings.programs {
         let mailbox = mailbox.clone();
         let wall_ahead_ms = settings.wall_ahead_ms(seed, number);
-        fixture.program_with_clock(&program_host(number), wall_ahead_ms, move |desk| {
-            User { settings, mailbox: mailbox.clone(), desk }.play()
+        fixture.program_with_clock(&program_host(number), wall_ahead_ms, move |program| {
+            User { settings, mailbox: mailbox.clone(), program }.play()
         });
     }
     let is_set_up = Rc::new(Cell::new(false));
-    let told = is_set_up.clone();
-    fixture.program("operator", move |desk| operate(desk, settings, told.clone()));
+    let is_ready = is_set_up.clone();
+    fixture.program("operator", move |program| operate(program, settings, is_ready.clone()));
     let mut chaos = Chaos::new(&fixture, settings.programs, settings.chaos_until);
     chaos = chaos.calm(settings.pause_max);
     let mut mishaps = Mishaps::new(seed, settings);
@@ -80,14 +80,14 @@ fn play(seed: u64, prints_failure: bool) -> Vec<String> {
         }
     });
     // Keys that a server copied from one whose clock is ahead last longer by that much.
-    fixture.assert_nothing_left(settings.max_ttl + settings.guard() / 4);
+    fixture.assert_nothing_left(settings.max_ttl + settings.quarantine() / 4);
     fixture.trace.lines()
 }
 
 /// Sets the clocks of the servers apart, within the bound under which fences grow.
 fn set_clocks(fixture: &Fixture, settings: &Settings) {
     let mut dice = Dice::new(fixture.seed(), "clocks");
-    let spread_ms = u64::try_from(settings.guard().as_millis() / 4).expect("short");
+    let spread_ms = u64::try_from(settings.quarantine().as_millis() / 4).expect("short");
     for node in &fixture.nodes {
         let ahead = dice.ms(0..=spread_ms).as_millis();
         node.step_clock(i64::try_from(ahead).expect("short"));
@@ -95,8 +95,8 @@ fn set_clocks(fixture: &Fixture, settings: &Settings) {
 }
 
 /// Admits the new servers. At the end it vouches for them if too many have forgotten the set.
-async fn operate(desk: Desk, settings: Settings, is_set_up: Rc<Cell<bool>>) {
-    let client = desk
+async fn operate(program: Program, settings: Settings, is_set_up: Rc<Cell<bool>>) {
+    let client = program
         .client("")
         .ttl(settings.ttl)
         .durable_nodes(settings.is_durable)
@@ -106,8 +106,8 @@ async fn operate(desk: Desk, settings: Settings, is_set_up: Rc<Cell<bool>>) {
         // A server that hangs makes it fail. Then all servers wait for the end of their quarantine.
         let _ = client.admit().await;
     }
-    let all_vote = || desk.nodes.iter().all(|node| node.votes());
-    eventually(2 * settings.guard() + PATIENCE, "all servers vote", all_vote).await;
+    let all_vote = || program.nodes.iter().all(|node| node.votes());
+    eventually(2 * settings.quarantine() + PATIENCE, "all servers vote", all_vote).await;
     is_set_up.set(true);
     let rest = settings.chaos_until.saturating_sub(now());
     sleep(rest + Duration::from_secs(1)).await;
@@ -115,7 +115,7 @@ async fn operate(desk: Desk, settings: Settings, is_set_up: Rc<Cell<bool>>) {
         // The check below shows whether it helped.
         let _ = client.vouch_for_nodes().await;
     }
-    eventually(2 * settings.guard() + PATIENCE, "all servers vote", all_vote).await;
+    eventually(2 * settings.quarantine() + PATIENCE, "all servers vote", all_vote).await;
 }
 
 /// How much longer than its quarantine a server may need to vote again, due to faults of links.

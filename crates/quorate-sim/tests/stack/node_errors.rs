@@ -7,7 +7,7 @@ use tokio::{join, time::sleep};
 
 use crate::{
     dice::for_seeds,
-    fixture::{Desk, play},
+    fixture::{Program, play},
     server::Manner,
     trace::now,
     waiting::all_attached,
@@ -16,8 +16,8 @@ use crate::{
 #[test]
 fn first_try_of_a_new_client_waits_for_its_connections() {
     for_seeds(30, |seed| {
-        play(seed, 3, async |desk, _| {
-            let client = desk.client("").ttl(TTL).build().expect("valid");
+        play(seed, 3, async |program, _| {
+            let client = program.client("").ttl(TTL).build().expect("valid");
             let guard = client.mutex("lock").try_lock().await.expect("all answer");
             assert!(guard.is_some(), "it is free");
         });
@@ -27,10 +27,10 @@ fn first_try_of_a_new_client_waits_for_its_connections() {
 #[test]
 fn try_lock_fails_when_every_node_has_attached_or_failed_once() {
     for_seeds(30, |seed| {
-        play(seed, 3, async |desk, mut dice| {
+        play(seed, 3, async |program, mut dice| {
             let healthy = dice.below(3);
-            hang_all_but(&desk, &[healthy]);
-            let client = desk.client("").ttl(TTL).build().expect("valid");
+            hang_all_but(&program, &[healthy]);
+            let client = program.client("").ttl(TTL).build().expect("valid");
             let asked_at = now();
             let nodes = no_quorum(client.mutex("lock").try_lock().await);
             let took = now() - asked_at;
@@ -47,10 +47,10 @@ fn try_lock_fails_when_every_node_has_attached_or_failed_once() {
 #[test]
 fn healthy_nodes_are_not_blamed_at_the_end_of_a_wait() {
     for_seeds(30, |seed| {
-        play(seed, 5, async |desk, mut dice| {
+        play(seed, 5, async |program, mut dice| {
             let healthy = [dice.below(2), 2 + dice.below(3)];
-            hang_all_but(&desk, &healthy);
-            let client = desk.client("").ttl(TTL).build().expect("valid");
+            hang_all_but(&program, &healthy);
+            let client = program.client("").ttl(TTL).build().expect("valid");
             let wait = dice.ms(1_200..=4_000);
             check(&no_quorum(client.mutex("lock").lock_timeout(wait).await), &healthy);
             let semaphore = client.semaphore("permits", 2);
@@ -63,16 +63,16 @@ fn healthy_nodes_are_not_blamed_at_the_end_of_a_wait() {
 #[test]
 fn nodes_that_change_during_a_wait_are_reported_as_they_are_at_its_end() {
     for_seeds(30, |seed| {
-        play(seed, 5, async |desk, mut dice| {
-            hang_all_but(&desk, &[0, 1]);
-            let client = desk.client("").ttl(TTL).build().expect("valid");
+        play(seed, 5, async |program, mut dice| {
+            hang_all_but(&program, &[0, 1]);
+            let client = program.client("").ttl(TTL).build().expect("valid");
             let (mutex, wait) = (client.mutex("lock"), dice.ms(8_000..=9_000));
             let (ended, ()) = join!(mutex.lock_timeout(wait), async {
                 sleep(dice.ms(0..=3_000)).await;
-                desk.nodes[1].set(Manner::Hang);
+                program.nodes[1].set(Manner::Hang);
                 // A silent node is noticed within a ping and a timeout.
                 sleep(dice.ms(2_500..=3_000)).await;
-                desk.nodes[2].set(Manner::Answer);
+                program.nodes[2].set(Manner::Answer);
             });
             check(&no_quorum(ended), &[0, 2]);
         });
@@ -84,14 +84,14 @@ fn nodes_that_change_during_a_wait_are_reported_as_they_are_at_its_end() {
 #[test]
 fn node_that_comes_up_at_the_last_moment_is_not_late() {
     for_seeds(60, |seed| {
-        play(seed, 3, async |desk, mut dice| {
-            hang_all_but(&desk, &[0]);
-            let client = desk.client("").ttl(TTL).build().expect("valid");
+        play(seed, 3, async |program, mut dice| {
+            hang_all_but(&program, &[0]);
+            let client = program.client("").ttl(TTL).build().expect("valid");
             let asked_at = now();
             let (mutex, wait) = (client.mutex("lock"), dice.ms(3_000..=3_500));
             let (ended, ()) = join!(mutex.lock_timeout(wait), async {
                 sleep(wait - dice.ms(0..=40)).await;
-                desk.nodes[1].set(Manner::Answer);
+                program.nodes[1].set(Manner::Answer);
             });
             match ended {
                 Ok(_) => assert!(now() - asked_at <= wait + VOTE_TIMEOUT, "two vote"),
@@ -109,24 +109,24 @@ fn node_that_comes_up_at_the_last_moment_is_not_late() {
 #[test]
 fn lost_connection_is_no_old_error_once_the_node_is_back() {
     for_seeds(30, |seed| {
-        play(seed, 3, async |desk, mut dice| {
-            let client = desk.client("").ttl(TTL).vote_timeout(LATE).build().expect("valid");
+        play(seed, 3, async |program, mut dice| {
+            let client = program.client("").ttl(TTL).vote_timeout(LATE).build().expect("valid");
             all_attached(&client).await;
             let guard = client.mutex("lock").lock().await.expect("all answer");
             // Its answer is lost with the connection, and the node is back before the others have
             // failed to answer.
-            desk.nodes[1].set(Manner::HangUp);
-            desk.nodes[2].set(Manner::Hang);
-            desk.nodes[0].set(Manner::Hang);
+            program.nodes[1].set(Manner::HangUp);
+            program.nodes[2].set(Manner::Hang);
+            program.nodes[0].set(Manner::Hang);
             let (verified, ()) = join!(guard.verify(), async {
                 sleep(dice.ms(50..=100)).await;
-                desk.nodes[1].set(Manner::Answer);
+                program.nodes[1].set(Manner::Answer);
             });
             let Err(quorate::error::VerifyError::NoQuorum { nodes, .. }) = verified else {
                 panic!("{verified:?}")
             };
             check(&nodes, &[1]);
-            hang_all_but(&desk, &[0, 1, 2]);
+            hang_all_but(&program, &[0, 1, 2]);
         });
     });
 }
@@ -135,16 +135,16 @@ fn lost_connection_is_no_old_error_once_the_node_is_back() {
 #[test]
 fn last_answer_to_a_waiter_is_the_one_that_is_reported() {
     for_seeds(30, |seed| {
-        play(seed, 3, async |desk, mut dice| {
-            let holder = desk.client(" holder").ttl(TTL).build().expect("valid");
+        play(seed, 3, async |program, mut dice| {
+            let holder = program.client(" holder").ttl(TTL).build().expect("valid");
             all_attached(&holder).await;
             let guard = holder.mutex("lock").lock().await.expect("all answer");
-            let client = desk.client("").ttl(SHORT_TTL).build().expect("valid");
+            let client = program.client("").ttl(SHORT_TTL).build().expect("valid");
             let (mutex, wait) = (client.mutex("lock"), dice.ms(4_000..=4_500));
             let (ended, ()) = join!(mutex.lock_timeout(wait), async {
                 sleep(dice.ms(500..=1_000)).await;
-                desk.nodes[1].set(Manner::Busy);
-                desk.nodes[2].set(Manner::Busy);
+                program.nodes[1].set(Manner::Busy);
+                program.nodes[2].set(Manner::Busy);
             });
             let nodes = no_quorum(ended);
             // In classic mode two errors settle each try.
@@ -154,22 +154,22 @@ fn last_answer_to_a_waiter_is_the_one_that_is_reported() {
                 assert_eq!(report.answer, NodeAnswer::NodeError(NodeError::Busy), "{nodes:?}");
             }
             // A node that is gone is not busy any more.
-            desk.nodes[2].set(Manner::HangUp);
+            program.nodes[2].set(Manner::HangUp);
             let nodes = no_quorum(mutex.lock_timeout(dice.ms(2_000..=3_000)).await);
-            let told = |node: usize| match &nodes[node].answer {
+            let shown = |node: usize| match &nodes[node].answer {
                 NodeAnswer::NodeError(node_error) => node_error.kind(),
                 _ => "none",
             };
-            assert_eq!((told(1), told(2)), ("busy", "connection_lost"), "{nodes:?}");
-            desk.nodes[1].set(Manner::Answer);
-            desk.nodes[2].set(Manner::Answer);
+            assert_eq!((shown(1), shown(2)), ("busy", "connection_lost"), "{nodes:?}");
+            program.nodes[1].set(Manner::Answer);
+            program.nodes[2].set(Manner::Answer);
             drop(guard);
         });
     });
 }
 
-fn hang_all_but(desk: &Desk, healthy: &[usize]) {
-    for node in &desk.nodes {
+fn hang_all_but(program: &Program, healthy: &[usize]) {
+    for node in &program.nodes {
         let is_healthy = healthy.contains(&node.number);
         node.set(if is_healthy { Manner::Answer } else { Manner::Hang });
     }

@@ -4,7 +4,7 @@ use quorate_core::{
     command::{Command, Reply, SessionTerms},
     membership::{
         AgreedConfig, Command as Membership, Enrolment, Handshake, Known, Mark, Members, NodeId,
-        NodeInfo, Reply as Told,
+        NodeInfo, Reply as MembershipReply,
     },
 };
 
@@ -38,7 +38,7 @@ pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Opt
 }
 
 fn handshake(words: &[&str]) -> Option<Handshake> {
-    let [wall, seen, expected, mark, id, life, guard, durable, looking] = words else {
+    let [wall, seen, expected, mark, id, lifetime, quarantine, durable, looking] = words else {
         return None;
     };
     let known = match (*seen, *expected) {
@@ -52,15 +52,17 @@ fn handshake(words: &[&str]) -> Option<Handshake> {
         known,
         mark: Mark::parse(mark)?,
         id: NodeId::parse(id)?,
-        lifetime_ms: life.parse().ok()?,
-        quarantine_ms: guard.parse().ok()?,
+        lifetime_ms: lifetime.parse().ok()?,
+        quarantine_ms: quarantine.parse().ok()?,
         is_read_only: *looking == "1",
         is_durable: *durable == "1",
     })
 }
 
 fn config(words: &[&str]) -> Option<AgreedConfig> {
-    let [change, origin, members, before, newcomer, max_ttl, guard] = words else { return None };
+    let [change, origin, members, before, newcomer, max_ttl, quarantine] = words else {
+        return None;
+    };
     Some(AgreedConfig {
         change: change.parse().ok()?,
         origin: NodeId::parse(origin)?,
@@ -68,18 +70,18 @@ fn config(words: &[&str]) -> Option<AgreedConfig> {
         before: Members::parse(before),
         newcomer: NodeId::parse(newcomer),
         max_ttl_ms: max_ttl.parse().ok()?,
-        quarantine_ms: guard.parse().ok()?,
+        quarantine_ms: quarantine.parse().ok()?,
     })
 }
 
 /// The terms of a session; without a mark the node does not use quarantine.
 pub(crate) fn terms(args: &[Vec<u8>]) -> Option<SessionTerms> {
-    let [life, mark, slack, wall] = args else { return None };
+    let [lifetime, mark, slack, wall] = args else { return None };
     let mark = match str::from_utf8(mark).ok()? {
         "" => None,
         mark => Some(Mark::parse(mark)?),
     };
-    let (lifetime_ms, slack_us, wall_ms) = (number(life)?, number(slack)?, number(wall)?);
+    let (lifetime_ms, slack_us, wall_ms) = (number(lifetime)?, number(slack)?, number(wall)?);
     Some(SessionTerms { lifetime_ms, mark, slack_us, wall_ms })
 }
 
@@ -88,23 +90,24 @@ pub(crate) fn encode(command: &Command, reply: &Reply) -> Option<String> {
     if matches!((command, reply), (Command::Membership(Membership::Admit { .. }), Reply::Stale)) {
         return Some(":-1\r\n".into());
     }
-    let Reply::Membership(told) = reply else {
+    let Reply::Membership(reply) = reply else {
         return (*reply == Reply::MembershipRequired).then(|| ":-1\r\n".into());
     };
-    Some(match told {
-        Told::Info(met) => encode_met(met),
-        Told::OtherVersion(version) => format!(":{version}\r\n"),
-        Told::Enrolled => ":1\r\n".into(),
-        Told::Changed => "*0\r\n".into(),
-        Told::TooSoon { left_ms } => array(vec![format!(":{left_ms}\r\n")]),
-        Told::Admitted => ":0\r\n".into(),
-        Told::Holds { keys } => format!(":{keys}\r\n"),
+    Some(match reply {
+        MembershipReply::Info(info) => encode_info(info),
+        MembershipReply::OtherVersion(version) => format!(":{version}\r\n"),
+        MembershipReply::Enrolled => ":1\r\n".into(),
+        MembershipReply::Changed => "*0\r\n".into(),
+        MembershipReply::TooSoon { left_ms } => array(vec![format!(":{left_ms}\r\n")]),
+        MembershipReply::Admitted => ":0\r\n".into(),
+        MembershipReply::Holds { keys } => format!(":{keys}\r\n"),
     })
 }
 
-fn encode_met(met: &NodeInfo) -> String {
-    let NodeInfo { time_us, mark, id, config, is_enrolled, quarantine, is_durable, keys, .. } = met;
-    let NodeInfo { changes_in_ms, recovers_in_ms, .. } = met;
+fn encode_info(info: &NodeInfo) -> String {
+    let NodeInfo { time_us, mark, id, config, is_enrolled, quarantine, is_durable, keys, .. } =
+        info;
+    let NodeInfo { changes_in_ms, recovers_in_ms, .. } = info;
     let (why, left_ms) = quarantine.map_or(("", 0), |it| (it.reason.code(), it.left_ms));
     let integer = |number: u64| format!(":{number}\r\n");
     let mut items = vec![

@@ -16,10 +16,10 @@ use crate::{
 /// The command that this call of a script is.
 pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Option<Command> {
     match (script, keys, args) {
-        (Script::Introduce, [key], [who, life]) => Some(Command::Introduce {
+        (Script::Introduce, [key], [who, lifetime]) => Some(Command::Introduce {
             client: client(key, "w:")?,
             who: str::from_utf8(who).ok()?.into(),
-            lifetime_ms: number(life)?,
+            lifetime_ms: number(lifetime)?,
         }),
         (Script::Attach, [key, _], [session, rest @ ..]) => {
             Some(Command::Attach { sender: sender(key, session)?, terms: terms(rest)? })
@@ -59,16 +59,6 @@ pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Opt
             let entries = entries.collect::<Option<_>>()?;
             Some(Command::Extend { sender: sender(key, session)?, entries })
         }
-        (Script::Heartbeat, [key, locks @ ..], [session, args @ ..]) => {
-            let sender = sender(key, session)?;
-            let one = |(lock, args): (&[Vec<u8>], &[Vec<u8>])| {
-                let (name, owner) = (name(&lock[0])?, Owner::from_bytes(&args[0]));
-                let ask = AcquireRequest { name, owner, is_waiting: true, is_known: true };
-                Some(Command::Acquire { sender, request: ask })
-            };
-            let entries = locks.chunks_exact(3).zip(args.chunks_exact(3)).map(one);
-            entries.collect::<Option<_>>().map(Command::Batch)
-        }
         _ => None,
     }
 }
@@ -88,23 +78,11 @@ pub(crate) fn encode(reply: &Reply) -> Option<String> {
     Some(match reply {
         Reply::Attached { time_us } => text(&format!("{time_us:016}")),
         Reply::Granted { .. } | Reply::Queued { .. } => asked(reply),
-        stale if stale.is_stale() => ":0\r\n".into(),
-        Reply::Batch(each) => {
-            let each = each.iter().map(|one| one.as_ref().map_or_else(|| ":0\r\n".into(), asked));
-            array(each.collect())
-        }
         Reply::Introduced => "+OK\r\n".into(),
         Reply::Known(None) => "_\r\n".into(),
         Reply::Known(Some(who)) => text(who),
         Reply::Released { is_ours } => format!(":{}\r\n", u8::from(*is_ours)),
-        Reply::ExtendedLeases(fates) => {
-            let fate = |fate: &Extended| match fate {
-                Extended::Renewed(fence) => digits(*fence),
-                Extended::Refused(fence) => array(vec![digits(*fence)]),
-                Extended::Failed => ":0\r\n".into(),
-            };
-            array(fates.iter().map(fate).collect())
-        }
+        Reply::ExtendedLeases(fates) => array(fates.iter().copied().map(extended).collect()),
         _ => return None,
     })
 }
@@ -118,9 +96,9 @@ pub(crate) fn message(push: &Push) -> String {
     };
     let owner = String::from_utf8_lossy(owner.as_bytes());
     let session = session.map(|session| format!("{session} ")).unwrap_or_default();
-    let told = format!("{kind} {:016} {session}{owner}\n{name}", fence.get());
+    let event = format!("{kind} {:016} {session}{owner}\n{name}", fence.get());
     let channel = format!("{PREFIX}c:{client}");
-    format!(">3\r\n{}{}{}", text("message"), text(&channel), text(&told))
+    format!(">3\r\n{}{}{}", text("message"), text(&channel), text(&event))
 }
 
 /// The answer to a subscription.
@@ -128,9 +106,17 @@ pub(crate) fn subscribed(channel: &[u8]) -> String {
     format!(">3\r\n{}{}:1\r\n", text("subscribe"), text(&String::from_utf8_lossy(channel)))
 }
 
-fn asked(reply: &Reply) -> String {
+/// The result of one lease of an extension.
+pub(crate) fn extended(fate: Extended) -> String {
+    match fate {
+        Extended::Renewed(fence) => digits(fence),
+        Extended::Refused(fence) => array(vec![digits(fence)]),
+        Extended::Failed => ":0\r\n".into(),
+    }
+}
+
+pub(crate) fn asked(reply: &Reply) -> String {
     match reply {
-        Reply::Full => ":-1\r\n".into(),
         Reply::Granted { fence, is_earlier: false } => digits(*fence),
         Reply::Granted { fence, is_earlier: true } => array(vec![digits(*fence)]),
         Reply::Queued { fence, expires_in_ms, rank, is_foreign } => array(vec![

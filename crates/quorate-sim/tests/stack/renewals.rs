@@ -7,7 +7,7 @@ use tokio::{join, time::sleep};
 
 use crate::{
     dice::{Dice, for_seeds},
-    fixture::{Desk, Fixture, Mode, TICK},
+    fixture::{Fixture, Mode, Program, TICK},
     server::{Keeps, Manner, Node},
     trace::now,
     waiting::{all_attached, eventually},
@@ -19,18 +19,18 @@ fn lease_is_renewed_while_any_minority_is_unreachable() {
         let mut dice = Dice::new(seed, "renewals");
         let ttl = dice.ms(300..=1_500);
         let mut fixture = Fixture::new(seed, 3, dice.ms(2..=10));
-        fixture.program("holder", move |desk| async move {
-            let client = desk.client("").ttl(ttl).build().expect("valid");
-            let rival = desk.client(" rival").ttl(ttl).build().expect("valid");
+        fixture.program("holder", move |program| async move {
+            let client = program.client("").ttl(ttl).build().expect("valid");
+            let rival = program.client(" rival").ttl(ttl).build().expect("valid");
             all_attached(&client).await;
-            let guard = hold_everywhere(&desk, &client).await;
+            let guard = hold_everywhere(&program, &client).await;
             let is_over = Cell::new(false);
             let faults = async {
-                let mut dice = desk.dice("faults");
+                let mut dice = program.dice("faults");
                 // Always the same one: it has lost the key, and no renewal restores it.
-                let struck = dice.below(desk.nodes.len());
+                let struck = dice.below(program.nodes.len());
                 for _ in 0..5 {
-                    strike(&desk, struck, &mut dice).await;
+                    strike(&program, struck, &mut dice).await;
                     all_attached(&client).await;
                 }
                 is_over.set(true);
@@ -60,18 +60,18 @@ fn lease_outlives_a_shorter_silence_of_all_servers() {
         let mut dice = Dice::new(seed, "silence");
         let ttl = dice.ms(500..=2_500);
         let mut fixture = Fixture::new(seed, 3, dice.ms(2..=10));
-        fixture.program("holder", move |desk| async move {
-            let client = desk.client("").ttl(ttl).build().expect("valid");
+        fixture.program("holder", move |program| async move {
+            let client = program.client("").ttl(ttl).build().expect("valid");
             all_attached(&client).await;
             let guard = client.mutex(LOCK).lock().await.expect("every server answers");
             let is_over = Cell::new(false);
             let silences = async {
-                let (mut dice, third) = (desk.dice("silence"), u64::try_from(ttl.as_millis()));
+                let (mut dice, third) = (program.dice("silence"), u64::try_from(ttl.as_millis()));
                 for _ in 0..5 {
                     sleep(dice.ms(50..=1_000)).await;
-                    desk.nodes.iter().for_each(|node| node.set(Manner::Hang));
+                    program.nodes.iter().for_each(|node| node.set(Manner::Hang));
                     sleep(dice.ms(1..=third.expect("short") / 3)).await;
-                    desk.nodes.iter().for_each(|node| node.set(Manner::Answer));
+                    program.nodes.iter().for_each(|node| node.set(Manner::Answer));
                     sleep(ttl / 2).await;
                 }
                 is_over.set(true);
@@ -92,21 +92,21 @@ fn server_that_forgets_does_not_end_a_lease() {
         let struck = dice.below(3);
         fixture.nodes[struck].set_keeps(Keeps::Nothing);
         let is_back = Rc::new(Cell::new(false));
-        let told = is_back.clone();
-        fixture.program("holder", move |desk| {
-            let told = told.clone();
+        let returned = is_back.clone();
+        fixture.program("holder", move |program| {
+            let returned = returned.clone();
             async move {
-                let client = desk.client("").ttl(ttl).build().expect("valid");
-                let rival = desk.client(" rival").ttl(ttl).build().expect("valid");
+                let client = program.client("").ttl(ttl).build().expect("valid");
+                let rival = program.client(" rival").ttl(ttl).build().expect("valid");
                 all_attached(&client).await;
-                let guard = hold_everywhere(&desk, &client).await;
-                join!(hold(&guard, &told), try_in_vain(&rival, &told));
+                let guard = hold_everywhere(&program, &client).await;
+                join!(hold(&guard, &returned), try_in_vain(&rival, &returned));
                 all_attached(&rival).await;
                 assert!(rival.mutex(LOCK).try_lock().await.expect("all answer").is_none());
                 // With a queue the node may have granted it to us again before the rival.
-                if desk.mode == Mode::Classic {
+                if program.mode == Mode::Classic {
                     eventually(ttl, "an extension creates no key", || {
-                        !desk.nodes[struck].has(LOCK, now())
+                        !program.nodes[struck].has(LOCK, now())
                     })
                     .await;
                 }
@@ -126,18 +126,18 @@ fn server_that_forgets_does_not_end_a_lease() {
 
 /// Takes the lock and waits until every server has the key: a contender could take the last one
 /// otherwise, and no server could be spared.
-async fn hold_everywhere(desk: &Desk, client: &Client) -> Guard {
+async fn hold_everywhere(program: &Program, client: &Client) -> Guard {
     let guard = client.mutex(LOCK).lock().await.expect("every server answers");
     eventually(Duration::from_millis(50), "all have the key", || {
-        desk.nodes.iter().all(|node| node.has(LOCK, now()))
+        program.nodes.iter().all(|node| node.has(LOCK, now()))
     })
     .await;
     guard
 }
 
 /// A server is away for a while, in one way or another.
-async fn strike(desk: &Desk, number: usize, dice: &mut Dice) {
-    let (me, node) = (desk.host.clone(), Node::host(number));
+async fn strike(program: &Program, number: usize, dice: &mut Dice) {
+    let (me, node) = (program.host.clone(), Node::host(number));
     let (me, node) = (me.as_str(), node.as_str());
     let time = dice.ms(10..=2_000);
     match dice.below(5) {
@@ -157,14 +157,14 @@ async fn strike(desk: &Desk, number: usize, dice: &mut Dice) {
             turmoil::release(me, node);
         }
         3 => {
-            desk.nodes[number].set(Manner::Hang);
+            program.nodes[number].set(Manner::Hang);
             sleep(time).await;
-            desk.nodes[number].set(Manner::Answer);
+            program.nodes[number].set(Manner::Answer);
         }
         _ => {
-            desk.nodes[number].set(Manner::HangUp);
+            program.nodes[number].set(Manner::HangUp);
             sleep(time).await;
-            desk.nodes[number].set(Manner::Answer);
+            program.nodes[number].set(Manner::Answer);
         }
     }
 }
@@ -183,14 +183,14 @@ fn lose_before(seed: u64, ending: Ending) {
     let mut dice = Dice::new(seed, "losses");
     let ttl = dice.ms(200..=2_000);
     let mut fixture = Fixture::new(seed, 3, Duration::from_millis(2));
-    fixture.program("holder", move |desk| lose(desk, ttl, ending));
-    fixture.program("next", move |desk| async move {
-        let client = desk.client("").ttl(ttl).build().expect("valid");
+    fixture.program("holder", move |program| lose(program, ttl, ending));
+    fixture.program("next", move |program| async move {
+        let client = program.client("").ttl(ttl).build().expect("valid");
         all_attached(&client).await;
         // The holder is there first.
-        eventually(4 * ttl, "the lock is held", || desk.claims.len() > 0).await;
+        eventually(4 * ttl, "the lock is held", || program.claims.len() > 0).await;
         let guard = client.mutex(LOCK).lock_timeout(20 * ttl).await.expect("it is lost");
-        let _claim = desk.claims.open(&desk.host, LOCK);
+        let _claim = program.claims.open(&program.host, LOCK);
         guard.release().await.expect("it was ours");
     });
     // Answers may take longer than the allowance for drift: a lease that counted from them would
@@ -204,9 +204,9 @@ fn lose_before(seed: u64, ending: Ending) {
     assert_eq!(fixture.claims.len(), 2, "one after the other");
 }
 
-async fn lose(desk: Desk, ttl: Duration, ending: Ending) {
-    let mut dice = desk.dice("cut");
-    let client = desk.client("").ttl(ttl).build().expect("valid");
+async fn lose(program: Program, ttl: Duration, ending: Ending) {
+    let mut dice = program.dice("cut");
+    let client = program.client("").ttl(ttl).build().expect("valid");
     all_attached(&client).await;
     let mutex = client.mutex(LOCK);
     let mutex = match ending {
@@ -214,12 +214,12 @@ async fn lose(desk: Desk, ttl: Duration, ending: Ending) {
         Ending::Fixed => mutex.no_renew(),
     };
     let guard = mutex.lock().await.expect("every server answers");
-    let claim = desk.claims.open(&desk.host, LOCK);
+    let claim = program.claims.open(&program.host, LOCK);
     if let Ending::Cut = ending {
         // At any moment of the watchdog's work.
         sleep(dice.ms(0..=3_000)).await;
         guard.check().expect("it is renewed");
-        cut_majority(&desk, &mut dice);
+        cut_majority(&program, &mut dice);
     }
     let (cut_at, at_cut) = (now(), guard.remaining());
     let lost = guard.lost().await;
@@ -232,24 +232,24 @@ async fn lose(desk: Desk, ttl: Duration, ending: Ending) {
         "reported after {told_after:?} of {at_cut:?}"
     );
     guard.check().expect_err("the report is true");
-    let keys = desk.nodes.iter().filter(|node| node.has(LOCK, now())).count();
+    let keys = program.nodes.iter().filter(|node| node.has(LOCK, now())).count();
     assert!(keys >= 2, "only {keys} nodes still have the key");
     // The keys stay as long as the guard: they give its holder time to stop.
     eventually(2 * ttl, "the keys are gone", || {
-        desk.nodes.iter().filter(|node| node.has(LOCK, now())).count() < 2
+        program.nodes.iter().filter(|node| node.has(LOCK, now())).count() < 2
     })
     .await;
 }
 
 /// Two of three servers cannot be reached any more, or their replies are lost.
-fn cut_majority(desk: &Desk, dice: &mut Dice) {
+fn cut_majority(program: &Program, dice: &mut Dice) {
     let (whole, is_one_way) = (dice.below(3), dice.chance(30));
     for number in (0..3).filter(|number| *number != whole) {
         let node = Node::host(number);
         if is_one_way {
-            turmoil::partition_oneway(node.as_str(), desk.host.as_str());
+            turmoil::partition_oneway(node.as_str(), program.host.as_str());
         } else {
-            turmoil::partition(node.as_str(), desk.host.as_str());
+            turmoil::partition(node.as_str(), program.host.as_str());
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::{
     dice::{Dice, for_seeds},
-    fixture::{Desk, Fixture},
+    fixture::{Fixture, Program},
     server::{Keeps, Node},
     trace::now,
     waiting::eventually,
@@ -88,14 +88,14 @@ fn run_with_ttl(seed: u64, rivals: Rivals, ttl: Duration) -> Outcome {
     let mut fixture = Fixture::with_tick(seed, nodes, times).in_default_mode().quarantined(ttl);
     let story = Story { ttl, ..Story::default() };
     let holder = story.clone();
-    fixture.program("holder", move |desk| holder.clone().hold(desk));
+    fixture.program("holder", move |program| holder.clone().hold(program));
     if rivals.waits {
         let waiter = story.clone();
-        fixture.program("waiter", move |desk| waiter.clone().wait(desk));
+        fixture.program("waiter", move |program| waiter.clone().wait(program));
     }
     if rivals.tries {
         let caller = story.clone();
-        fixture.program("caller", move |desk| caller.clone().call(desk));
+        fixture.program("caller", move |program| caller.clone().call(program));
     }
     let order = (0..nodes).collect();
     let mut restarts = Restarts { dice, order, story: story.clone(), back: None };
@@ -159,11 +159,11 @@ struct Story {
 
 impl Story {
     /// Holds the lock until all servers have restarted, or until it is lost.
-    async fn hold(self, desk: Desk) {
-        let client = desk.client("").ttl(self.ttl).build().expect("valid");
+    async fn hold(self, program: Program) {
+        let client = program.client("").ttl(self.ttl).build().expect("valid");
         client.admit().await.expect("the servers are new");
         let guard = client.mutex(LOCK).lock().await.expect("no other client wants it");
-        let claim = desk.claim(&guard);
+        let claim = program.claim(&guard);
         self.is_held.set(true);
         let is_over = || self.is_over.get();
         let held = guard.run(eventually(RUN_MAX, "all servers have restarted", is_over)).await;
@@ -177,11 +177,11 @@ impl Story {
     }
 
     /// Waits until it gets the lock.
-    async fn wait(self, desk: Desk) {
-        let client = desk.client("").ttl(self.ttl).build().expect("valid");
+    async fn wait(self, program: Program) {
+        let client = program.client("").ttl(self.ttl).build().expect("valid");
         eventually(WAIT_MAX, "the lock is held", || self.is_held.get()).await;
         let guard = client.mutex(LOCK).lock_timeout(RUN_MAX).await.expect("the holder ends");
-        let claim = desk.claim(&guard);
+        let claim = program.claim(&guard);
         // A later restart may end it.
         let _ = guard.run(sleep(self.ttl)).await;
         drop(claim);
@@ -190,14 +190,14 @@ impl Story {
     }
 
     /// Tries to get the lock again and again.
-    async fn call(self, desk: Desk) {
-        let mut dice = desk.dice("tries");
-        let client = desk.client("").ttl(self.ttl).build().expect("valid");
+    async fn call(self, program: Program) {
+        let mut dice = program.dice("tries");
+        let client = program.client("").ttl(self.ttl).build().expect("valid");
         eventually(WAIT_MAX, "the lock is held", || self.is_held.get()).await;
         let until = now() + RUN_MAX;
         while !self.is_over.get() && now() < until {
             if let Ok(Some(guard)) = client.mutex(LOCK).try_lock().await {
-                let claim = desk.claim(&guard);
+                let claim = program.claim(&guard);
                 // A later restart may end it.
                 let _ = guard.run(sleep(dice.ms(0..=200))).await;
                 drop(claim);

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::{
     chaos::{Chaos, program_host},
     dice::{Dice, for_seeds},
-    fixture::{Desk, Fixture},
+    fixture::{Fixture, Program},
     trace::now,
 };
 
@@ -37,7 +37,7 @@ fn run(seed: u64) -> Seen {
     let programs = 4;
     for number in 0..programs {
         let story = story.clone();
-        fixture.program(&program_host(number), move |desk| story.clone().play(desk));
+        fixture.program(&program_host(number), move |program| story.clone().play(program));
     }
     let mut chaos = Chaos::new(&fixture, programs, story.chaos_until);
     fixture.run(story.chaos_until + 2 * WAIT_MAX, |fixture| chaos.step(fixture));
@@ -70,9 +70,9 @@ struct Seen {
 }
 
 impl Story {
-    async fn play(self, desk: Desk) {
-        let client = desk.client("").ttl(self.ttl).build().expect("valid");
-        let mut dice = desk.dice("rounds");
+    async fn play(self, program: Program) {
+        let client = program.client("").ttl(self.ttl).build().expect("valid");
+        let mut dice = program.dice("rounds");
         while now() < self.chaos_until {
             self.round(&client, &mut dice).await;
             sleep(dice.ms(0..=100)).await;
@@ -82,10 +82,14 @@ impl Story {
                 true => prices(&client).write_timeout(WAIT_MAX).await.map(Guard::from),
                 false => prices(&client).read_timeout(WAIT_MAX).await.map(Guard::from),
             };
-            let guard = got.unwrap_or_else(|error| panic!("{}: {error}", desk.host));
+            let guard = got.unwrap_or_else(|error| panic!("{}: {error}", program.host));
             self.work_and_release(guard, &mut dice).await;
         }
-        assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} has released everything", desk.host);
+        assert!(
+            client.shutdown(WAIT_MAX).await.is_clean,
+            "{} has released everything",
+            program.host
+        );
     }
 
     /// Reads or writes in one way or another, if it can.

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::{
     chaos::{Chaos, program_host},
     dice::{Dice, for_seeds},
-    fixture::{Desk, Fixture},
+    fixture::{Fixture, Program},
     trace::now,
 };
 
@@ -36,7 +36,7 @@ fn run(seed: u64, most: u32) {
     let programs = 4;
     for number in 0..programs {
         let story = story.clone();
-        fixture.program(&program_host(number), move |desk| story.clone().play(desk));
+        fixture.program(&program_host(number), move |program| story.clone().play(program));
     }
     let mut chaos = Chaos::new(&fixture, programs, story.chaos_until);
     fixture.run(story.chaos_until + 2 * WAIT_MAX, |fixture| chaos.step(fixture));
@@ -55,34 +55,38 @@ struct Story {
 }
 
 impl Story {
-    async fn play(self, desk: Desk) {
-        let client = desk.client("").ttl(self.ttl).build().expect("valid");
-        let mut dice = desk.dice("rounds");
+    async fn play(self, program: Program) {
+        let client = program.client("").ttl(self.ttl).build().expect("valid");
+        let mut dice = program.dice("rounds");
         while now() < self.chaos_until {
-            self.round(&desk, &client, &mut dice).await;
+            self.round(&program, &client, &mut dice).await;
             sleep(dice.ms(0..=100)).await;
         }
         for _ in 0..2 {
             if self.most > 1 {
                 let count = self.most;
                 let all = permits(&client).acquire_many_timeout(count, WAIT_MAX).await;
-                let all = all.unwrap_or_else(|error| panic!("{}: {error}", desk.host));
-                self.work_with_all(&desk, all, &mut dice).await;
+                let all = all.unwrap_or_else(|error| panic!("{}: {error}", program.host));
+                self.work_with_all(&program, all, &mut dice).await;
             }
             let guard = permits(&client).acquire_timeout(WAIT_MAX).await;
-            let guard = guard.unwrap_or_else(|error| panic!("{}: {error}", desk.host));
-            self.work_and_release(&desk, guard, &mut dice).await;
+            let guard = guard.unwrap_or_else(|error| panic!("{}: {error}", program.host));
+            self.work_and_release(&program, guard, &mut dice).await;
         }
-        assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} has released everything", desk.host);
+        assert!(
+            client.shutdown(WAIT_MAX).await.is_clean,
+            "{} has released everything",
+            program.host
+        );
     }
 
     /// Takes a permit in one way or another, if one is free.
-    async fn round(&self, desk: &Desk, client: &Client, dice: &mut Dice) {
+    async fn round(&self, program: &Program, client: &Client, dice: &mut Dice) {
         let semaphore = permits(client);
         let semaphore = if dice.chance(20) { semaphore.no_renew() } else { semaphore };
         if self.most > 1 && dice.chance(60) {
             if let Some(all) = several(&semaphore, self.most, dice).await {
-                self.work_with_all(desk, all, dice).await;
+                self.work_with_all(program, all, dice).await;
             }
             return;
         }
@@ -97,14 +101,14 @@ impl Story {
             _ => semaphore.acquire_timeout(dice.ms(0..=2_000)).await.ok(),
         };
         if let Some(guard) = got {
-            self.work_and_release(desk, guard, dice).await;
+            self.work_and_release(program, guard, dice).await;
         }
     }
 
-    async fn work_and_release(&self, desk: &Desk, guard: Permit, dice: &mut Dice) {
+    async fn work_and_release(&self, program: &Program, guard: Permit, dice: &mut Dice) {
         assert!(["jobs#1", "jobs#2"].contains(&guard.name()), "{}", guard.name());
         // The claims of each permit are checked in the end: never two at once.
-        let claim = desk.claims.open(&desk.host, guard.name());
+        let claim = program.claims.open(&program.host, guard.name());
         let work = self.work_time(dice);
         // A loss ends the work; only the release remains.
         let _ = guard.run(self.work(work, 1)).await;
@@ -114,8 +118,8 @@ impl Story {
         }
     }
 
-    async fn work_with_all(&self, desk: &Desk, all: Permits, dice: &mut Dice) {
-        let open = |guard: &Guard| desk.claims.open(&desk.host, guard.name());
+    async fn work_with_all(&self, program: &Program, all: Permits, dice: &mut Dice) {
+        let open = |guard: &Guard| program.claims.open(&program.host, guard.name());
         let claims: Vec<_> = all.guards().iter().map(open).collect();
         let count = u32::try_from(claims.len()).expect("few");
         let work = self.work_time(dice);

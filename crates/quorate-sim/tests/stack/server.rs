@@ -58,7 +58,7 @@ pub(crate) struct Node {
 #[derive(Debug, Default)]
 struct Outlet {
     text: RefCell<String>,
-    told: Notify,
+    written: Notify,
 }
 
 /// What a server does with requests.
@@ -194,7 +194,7 @@ impl Node {
                     Ok(0) | Err(_) => break,
                     Ok(_) => {}
                 },
-                () = outlet.told.notified() => {}
+                () = outlet.written.notified() => {}
             }
             self.awake().await;
             if pipe.is_none() {
@@ -349,7 +349,7 @@ impl Node {
             let listeners = self.listeners.borrow();
             for (_, outlet) in listeners.iter().filter(|(client, _)| *client == push.client) {
                 outlet.text.borrow_mut().push_str(&message(&push));
-                outlet.told.notify_one();
+                outlet.written.notify_one();
             }
         }
         encode(command, &reply)

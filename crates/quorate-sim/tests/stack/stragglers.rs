@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use crate::{
     dice::{Dice, for_seeds},
-    fixture::{Desk, Fixture},
+    fixture::{Fixture, Program},
     network::STRAGGLE_MAX_MS,
     trace::now,
     waiting::{all_attached, polled},
@@ -30,27 +30,27 @@ fn acquire_that_the_server_did_not_know_is_not_sent_again_behind_its_release() {
     });
 }
 
-async fn call_unknown(desk: Desk) {
-    let mut dice = desk.dice("calls");
-    let client = admitted(&desk).await;
+async fn call_unknown(program: Program) {
+    let mut dice = program.dice("calls");
+    let client = admitted(&program).await;
     for round in 0..6 {
         all_attached(&client).await;
-        desk.nodes.iter().for_each(|node| node.forget_how_to_acquire());
+        program.nodes.iter().for_each(|node| node.forget_how_to_acquire());
         let lock = format!("lock-{round}");
         drop(polled(client.mutex(lock).lock(), 1 + dice.below(15)).await);
         sleep(Duration::from_millis(200)).await;
-        assert_nothing_is_held(&desk);
+        assert_nothing_is_held(&program);
     }
 }
 
-async fn admitted(desk: &Desk) -> Client {
-    let client = desk.client("").ttl(TTL).build().expect("valid");
+async fn admitted(program: &Program) -> Client {
+    let client = program.client("").ttl(TTL).build().expect("valid");
     client.admit().await.expect("the servers are new");
     client
 }
 
-fn assert_nothing_is_held(desk: &Desk) {
-    for node in &desk.nodes {
+fn assert_nothing_is_held(program: &Program) {
+    for node in &program.nodes {
         let (keys, queues) = (node.names(now()), node.queues(now()));
         assert_eq!((keys, queues), (vec![], vec![]), "on node-{}", node.number);
     }
@@ -72,20 +72,20 @@ fn run(seed: u64) -> usize {
 }
 
 /// Breaks connections under a call, and drops the call.
-async fn call_and_break(desk: Desk) {
-    let mut dice = desk.dice("breaks");
-    let client = admitted(&desk).await;
+async fn call_and_break(program: Program) {
+    let mut dice = program.dice("breaks");
+    let client = admitted(&program).await;
     for round in 0..4 {
         all_attached(&client).await;
         let got = polled(client.mutex(format!("lock-{round}")).lock(), 1 + dice.below(15)).await;
-        for node in desk.nodes.iter().filter(|_| dice.chance(70)) {
-            desk.cut(node.number);
+        for node in program.nodes.iter().filter(|_| dice.chance(70)) {
+            program.cut(node.number);
         }
         drop(got);
         all_attached(&client).await;
         // By then all servers have run the release, and all bytes have arrived.
         sleep(Duration::from_millis(STRAGGLE_MAX_MS + 300)).await;
-        assert_nothing_is_held(&desk);
+        assert_nothing_is_held(&program);
     }
 }
 

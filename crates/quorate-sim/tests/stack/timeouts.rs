@@ -10,7 +10,7 @@ use tokio::{join, time::sleep};
 
 use crate::{
     dice::{Dice, for_seeds},
-    fixture::{self, Desk, TICK},
+    fixture::{self, Program, TICK},
     server::{Manner, Node},
     trace::now,
     waiting::{all_attached, eventually, polled},
@@ -19,9 +19,9 @@ use crate::{
 #[test]
 fn silent_server_delays_no_caller_and_is_asked_again() {
     for_seeds(20, |seed| {
-        play(seed, async |desk, _| {
-            desk.nodes[2].set(Manner::Hang);
-            let client = desk.client("").ttl(TTL).connect().await.expect("two of three answer");
+        play(seed, async |program, _| {
+            program.nodes[2].set(Manner::Hang);
+            let client = program.client("").ttl(TTL).connect().await.expect("two of three answer");
             let asked_at = now();
             let guard = client.mutex("lock").try_lock().await.expect("two of three answer");
             assert!(now() - asked_at < VOTE_TIMEOUT, "the third is not waited for");
@@ -30,17 +30,17 @@ fn silent_server_delays_no_caller_and_is_asked_again() {
 
             sleep(Duration::from_secs(10)).await;
             assert_eq!(answer(&client, 2), NodeAnswer::NodeError(NodeError::TimedOut));
-            let asked = desk.nodes[2].accepted();
+            let asked = program.nodes[2].accepted();
             assert!((4..=11).contains(&asked), "asked anew after each second: {asked} times");
-            desk.nodes[2].set(Manner::Answer);
+            program.nodes[2].set(Manner::Answer);
             all_attached(&client).await;
             let guard = client.mutex("lock").try_lock().await.expect("all answer");
             eventually(VOTE_TIMEOUT, "the third has the key, too", || {
-                desk.nodes[2].has("lock", now())
+                program.nodes[2].has("lock", now())
             })
             .await;
             drop(guard);
-            no_key_within(&desk, VOTE_TIMEOUT).await;
+            no_key_within(&program, VOTE_TIMEOUT).await;
         });
     });
 }
@@ -48,12 +48,12 @@ fn silent_server_delays_no_caller_and_is_asked_again() {
 #[test]
 fn late_grant_is_no_refusal_and_is_released() {
     for_seeds(20, |seed| {
-        play(seed, async |desk, mut dice| {
-            let client = desk.client("").ttl(TTL).build().expect("valid");
+        play(seed, async |program, mut dice| {
+            let client = program.client("").ttl(TTL).build().expect("valid");
             all_attached(&client).await;
             let late = Manner::Late(dice.ms(100..=800));
-            desk.nodes[0].set(late);
-            desk.nodes[1].set(late);
+            program.nodes[0].set(late);
+            program.nodes[1].set(late);
             let asked_at = now();
             let nodes = match client.mutex("lock").try_lock().await {
                 Err(LockError::NoQuorum { nodes, .. }) => nodes,
@@ -65,8 +65,8 @@ fn late_grant_is_no_refusal_and_is_released() {
             }
             assert_eq!(nodes[2].answer, NodeAnswer::Granted);
             // The undo follows the request on the same connection.
-            no_key_within(&desk, Duration::from_secs(3)).await;
-            assert_eq!(desk.nodes[0].accepted(), 1, "a late answer breaks no link");
+            no_key_within(&program, Duration::from_secs(3)).await;
+            assert_eq!(program.nodes[0].accepted(), 1, "a late answer breaks no link");
         });
     });
 }
@@ -74,14 +74,14 @@ fn late_grant_is_no_refusal_and_is_released() {
 #[test]
 fn link_that_is_silent_for_a_second_reconnects() {
     for_seeds(20, |seed| {
-        play(seed, async |desk, mut dice| {
-            let client = desk.client("").ttl(TTL).build().expect("valid");
-            let rival = desk.client(" rival").ttl(TTL).build().expect("valid");
+        play(seed, async |program, mut dice| {
+            let client = program.client("").ttl(TTL).build().expect("valid");
+            let rival = program.client(" rival").ttl(TTL).build().expect("valid");
             all_attached(&client).await;
             all_attached(&rival).await;
             let struck = dice.below(3);
-            let accepted = desk.nodes[struck].accepted();
-            desk.nodes[struck].set(Manner::Hang);
+            let accepted = program.nodes[struck].accepted();
+            program.nodes[struck].set(Manner::Hang);
             let asked_at = now();
             let guard = client.mutex("lock").try_lock().await.expect("two of three answer");
             let guard = guard.expect("it is free");
@@ -95,10 +95,10 @@ fn link_that_is_silent_for_a_second_reconnects() {
             guard.release().await.expect("two of three answer");
 
             sleep(dice.ms(0..=3_000)).await;
-            desk.nodes[struck].set(Manner::Answer);
+            program.nodes[struck].set(Manner::Answer);
             all_attached(&client).await;
-            assert!(desk.nodes[struck].accepted() > accepted, "a new connection");
-            no_key_within(&desk, VOTE_TIMEOUT).await;
+            assert!(program.nodes[struck].accepted() > accepted, "a new connection");
+            no_key_within(&program, VOTE_TIMEOUT).await;
             answers_are_right(&client, &rival).await;
         });
     });
@@ -107,16 +107,16 @@ fn link_that_is_silent_for_a_second_reconnects() {
 #[test]
 fn pending_release_is_sent_after_the_reconnect() {
     for_seeds(30, |seed| {
-        play(seed, async |desk, mut dice| {
-            let client = desk.client("").ttl(TTL).build().expect("valid");
-            let rival = desk.client(" rival").ttl(TTL).build().expect("valid");
+        play(seed, async |program, mut dice| {
+            let client = program.client("").ttl(TTL).build().expect("valid");
+            let rival = program.client(" rival").ttl(TTL).build().expect("valid");
             all_attached(&client).await;
             all_attached(&rival).await;
             let guard = client.mutex("lock").lock().await.expect("every server answers");
             let struck = dice.below(3);
-            let node = &desk.nodes[struck];
+            let node = &program.nodes[struck];
             eventually(VOTE_TIMEOUT, "the key is there", || node.has("lock", now())).await;
-            let (me, host) = (desk.host.clone(), Node::host(struck));
+            let (me, host) = (program.host.clone(), Node::host(struck));
             turmoil::partition(me.as_str(), host.as_str());
             guard.release().await.expect("two of three are enough");
             sleep(dice.ms(0..=6_000)).await;
@@ -129,7 +129,7 @@ fn pending_release_is_sent_after_the_reconnect() {
                 sleep(dice.ms(1_100..=3_000)).await;
             }
             turmoil::repair(me.as_str(), host.as_str());
-            no_key_within(&desk, Duration::from_secs(5)).await;
+            no_key_within(&program, Duration::from_secs(5)).await;
             all_attached(&client).await;
             answers_are_right(&client, &rival).await;
         });
@@ -139,14 +139,14 @@ fn pending_release_is_sent_after_the_reconnect() {
 #[test]
 fn reconnects_to_a_server_that_hangs_up_back_off() {
     for_seeds(10, |seed| {
-        play(seed, async |desk, mut dice| {
+        play(seed, async |program, mut dice| {
             let struck = dice.below(3);
-            desk.nodes[struck].set(Manner::HangUp);
-            let client = desk.client("").ttl(TTL).connect().await.expect("two of three answer");
+            program.nodes[struck].set(Manner::HangUp);
+            let client = program.client("").ttl(TTL).connect().await.expect("two of three answer");
             sleep(Duration::from_secs(10)).await;
-            let asked = desk.nodes[struck].accepted();
+            let asked = program.nodes[struck].accepted();
             assert!((10..=60).contains(&asked), "less and less often, up to a second: {asked}");
-            desk.nodes[struck].set(Manner::Answer);
+            program.nodes[struck].set(Manner::Answer);
             all_attached(&client).await;
         });
     });
@@ -155,11 +155,11 @@ fn reconnects_to_a_server_that_hangs_up_back_off() {
 #[test]
 fn shutdown_waits_for_releases_for_its_grace_period() {
     for_seeds(20, |seed| {
-        play(seed, async |desk, mut dice| {
-            let client = desk.client("").ttl(TTL).build().expect("valid");
+        play(seed, async |program, mut dice| {
+            let client = program.client("").ttl(TTL).build().expect("valid");
             all_attached(&client).await;
             let guard = client.mutex("lock").lock().await.expect("every server answers");
-            let node = &desk.nodes[dice.below(3)];
+            let node = &program.nodes[dice.below(3)];
             eventually(VOTE_TIMEOUT, "the key is there", || node.has("lock", now())).await;
             node.set(Manner::Hang);
             drop(guard);
@@ -184,13 +184,13 @@ fn shutdown_waits_for_releases_for_its_grace_period() {
 #[test]
 fn unsent_requests_are_not_sent_on_the_next_connection() {
     for_seeds(10, |seed| {
-        play(seed, async |desk, mut dice| {
-            let client = desk.client("").ttl(TTL).build().expect("valid");
-            let rival = desk.client(" rival").ttl(TTL).build().expect("valid");
+        play(seed, async |program, mut dice| {
+            let client = program.client("").ttl(TTL).build().expect("valid");
+            let rival = program.client(" rival").ttl(TTL).build().expect("valid");
             all_attached(&client).await;
             all_attached(&rival).await;
             let struck = dice.below(3);
-            desk.nodes[struck].set(Manner::Hang);
+            program.nodes[struck].set(Manner::Hang);
             // More messages than a connection of the simulation takes while the server does not
             // read.
             for number in 0..100 {
@@ -201,13 +201,13 @@ fn unsent_requests_are_not_sent_on_the_next_connection() {
                 answer(&client, struck) == NodeAnswer::NodeError(NodeError::TimedOut)
             })
             .await;
-            desk.nodes[struck].set(Manner::Answer);
+            program.nodes[struck].set(Manner::Answer);
             all_attached(&client).await;
-            let accepted = desk.nodes[struck].accepted();
+            let accepted = program.nodes[struck].accepted();
             answers_are_right(&client, &rival).await;
-            no_key_within(&desk, Duration::from_secs(3)).await;
+            no_key_within(&program, Duration::from_secs(3)).await;
             sleep(Duration::from_secs(3)).await;
-            assert_eq!(desk.nodes[struck].accepted(), accepted, "the new link is sound");
+            assert_eq!(program.nodes[struck].accepted(), accepted, "the new link is sound");
         });
     });
 }
@@ -215,12 +215,12 @@ fn unsent_requests_are_not_sent_on_the_next_connection() {
 #[test]
 fn forgotten_scripts_are_sent_again() {
     for_seeds(20, |seed| {
-        play(seed, async |desk, mut dice| {
-            let client = desk.client("").ttl(TTL).build().expect("valid");
-            let rival = desk.client(" rival").ttl(TTL).build().expect("valid");
+        play(seed, async |program, mut dice| {
+            let client = program.client("").ttl(TTL).build().expect("valid");
+            let rival = program.client(" rival").ttl(TTL).build().expect("valid");
             all_attached(&client).await;
             all_attached(&rival).await;
-            let forget = || desk.nodes.iter().for_each(|node| node.forget_scripts());
+            let forget = || program.nodes.iter().for_each(|node| node.forget_scripts());
             let guard = client.mutex("lock").lock().await.expect("every server answers");
             match dice.below(3) {
                 0 => {
@@ -235,14 +235,14 @@ fn forgotten_scripts_are_sent_again() {
             }
             forget();
             guard.release().await.expect("a release is sent again");
-            no_key_within(&desk, VOTE_TIMEOUT).await;
+            no_key_within(&program, VOTE_TIMEOUT).await;
             answers_are_right(&client, &rival).await;
         });
     });
 }
 
 /// With three servers.
-fn play<F>(seed: u64, story: impl Fn(Desk, Dice) -> F + 'static)
+fn play<F>(seed: u64, story: impl Fn(Program, Dice) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
@@ -267,9 +267,9 @@ async fn answers_are_right(client: &Client, rival: &Client) {
     );
 }
 
-async fn no_key_within(desk: &Desk, bound: Duration) {
+async fn no_key_within(program: &Program, bound: Duration) {
     eventually(bound, "no key is left", || {
-        desk.nodes.iter().all(|node| node.names(now()).is_empty())
+        program.nodes.iter().all(|node| node.names(now()).is_empty())
     })
     .await;
 }

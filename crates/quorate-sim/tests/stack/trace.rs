@@ -47,8 +47,8 @@ impl Trace {
     pub(crate) fn story(&self, lines: usize) -> String {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let all = self.lock();
-        let told = |line: &&String| !QUIET.iter().any(|word| line.contains(word));
-        let mut last: Vec<&String> = all.iter().rev().filter(told).take(lines).collect();
+        let shown = |line: &&String| !QUIET.iter().any(|word| line.contains(word));
+        let mut last: Vec<&String> = all.iter().rev().filter(shown).take(lines).collect();
         last.reverse();
         let named = |line: &&String| {
             names.iter().fold((*line).clone(), |line, (id, name)| line.replace(id, name))

@@ -7,7 +7,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::{fixture::TICK, trace::now};
 
-/// Waits until `is_so`, looking at every tick. Panics after `bound`.
+/// Waits until `is_so`, checking at every tick. Panics after `bound`.
 pub(crate) async fn eventually(bound: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
     let until = now() + bound;
     while !is_so() {

@@ -97,7 +97,7 @@ fn late_reporter_does_not_extend_what_the_holder_believes() {
     claims[0].valid_until = Some(Moment(31));
     let history: History = claims.clone().into_iter().collect();
     assert_eq!(history.violations(Until::Believed).len(), 1);
-    // Its validity had ended before it knew that it had the lock.
+    // Its validity had ended before it knew that it held the lock.
     claims[1].valid_until = Some(Moment(30));
     let history: History = claims.into_iter().collect();
     assert_eq!(history.violations(Until::Believed), []);

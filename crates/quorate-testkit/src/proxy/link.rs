@@ -33,7 +33,7 @@ pub(super) enum Side {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Alive,
-    /// Both sides have been told the end.
+    /// Both sides have received the end.
     Over,
     /// A side was reset, or there is no server.
     Broken,

@@ -137,6 +137,18 @@ impl Server {
         calls_by_command(&info).get(command.to_ascii_lowercase().as_str()).copied().unwrap_or(0)
     }
 
+    /// How many commands the server has run since it was started, including those in scripts and
+    /// those of the testkit itself.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    #[must_use]
+    pub fn commands(&self) -> u64 {
+        let info: String = self.ask(cmd("INFO").arg("commandstats"));
+        calls_by_command(&info).values().sum()
+    }
+
     /// A number of the server's INFO, such as `total_reads_processed`.
     ///
     /// # Panics

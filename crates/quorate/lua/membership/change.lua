@@ -6,7 +6,7 @@
 -- Replies: {} the node has the new config; {milliseconds left} the last change was too recent;
 --   0 the node has another mark, belongs to another set, or knows this change or a later one
 local mark, change, origin, changed, quarantine_ms =
-  unpack(redis.call('HMGET', KEYS[1], 'mark', 'change', 'origin', 'changed', 'guard'))
+  unpack(redis.call('HMGET', KEYS[1], 'mark', 'change', 'origin', 'changed', 'quarantine_ms'))
 if mark ~= ARGV[1] or not change or origin ~= ARGV[5] or tonumber(change) >= tonumber(ARGV[4]) then
   return 0
 end
@@ -21,5 +21,5 @@ end
 redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], 'mark', ARGV[2], 'changed', string.format('%.0f', ms),
   'change', ARGV[4], 'members', ARGV[6], 'before', ARGV[7], 'newcomer', ARGV[8],
-  'max_ttl', ARGV[9], 'guard', ARGV[10])
+  'max_ttl', ARGV[9], 'quarantine_ms', ARGV[10])
 return {}

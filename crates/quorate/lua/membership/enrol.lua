@@ -19,7 +19,7 @@ local ms = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000))
 redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], 'id', ARGV[2], 'enrolled', '1', 'since', ms, 'since_wall', ARGV[3],
   'change', ARGV[4], 'origin', ARGV[5], 'members', ARGV[6], 'before', ARGV[7],
-  'newcomer', ARGV[8], 'max_ttl', ARGV[9], 'guard', ARGV[10])
+  'newcomer', ARGV[8], 'max_ttl', ARGV[9], 'quarantine_ms', ARGV[10])
 -- The node has now received this change. Before the first change no client uses another config.
 if tonumber(ARGV[4]) > 1 then
   redis.call('HSET', KEYS[1], 'changed', ms)

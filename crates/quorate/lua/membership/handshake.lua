@@ -16,7 +16,7 @@
 --   or instead of the list, the version of the record, if the client cannot read it; an error
 --   DAMAGED, if the record makes no sense
 local fields = {'wire', 'run', 'mark', 'doubt', 'since', 'since_wall', 'seen', 'seen_wall',
-  'enrolled', 'durable', 'guard', 'id', 'doubted', 'changed', 'change', 'recovers'}
+  'enrolled', 'durable', 'quarantine_ms', 'id', 'doubted', 'changed', 'change', 'recovers'}
 local record = {}
 for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
   record[fields[i]] = value or ''
@@ -24,7 +24,7 @@ end
 -- If another program has changed the record, none of it is used.
 local needed = {'wire', 'seen', 'seen_wall', 'doubted', 'enrolled', 'durable', 'since',
   'since_wall'}
-for i, field in ipairs({'guard', 'changed', 'recovers',
+for i, field in ipairs({'quarantine_ms', 'changed', 'recovers',
     unpack(record.wire == '' and {} or needed)}) do
   local may_lack = i <= 3 or i >= 10 and record.doubt == ''
   if not string.match(record[field], may_lack and '^%d*$' or '^%d+$') then
@@ -81,14 +81,14 @@ if reason then
 end
 local left = 0
 if record.doubt ~= '' then
-  -- If the node's clock was set back, that must not prolong the quarantine.
+  -- If the node's clock was set back, that must not extend the quarantine.
   record.since = math.min(tonumber(record.since), ms)
   -- The same holds if the clock of the client that began the quarantine was ahead.
   if wall + 5000 < tonumber(record.since_wall) then
     record.since_wall = wall
   end
   local passed = math.min(ms - record.since, math.max(wall - record.since_wall, 0))
-  local quarantine_ms = record.guard == '' and ARGV[8] or record.guard
+  local quarantine_ms = record.quarantine_ms == '' and ARGV[8] or record.quarantine_ms
   -- The quarantine time begins only when the node has its place.
   left = record.enrolled == '1' and math.max(quarantine_ms - passed, 0) or tonumber(quarantine_ms)
   if not reason and left == 0 and record.enrolled == '1' then
@@ -122,15 +122,15 @@ end
 -- Until then some clients may still use the config before the last one.
 local changes_in = 0
 if record.changed ~= '' then
-  changes_in = math.max(math.min(tonumber(record.changed), ms) + record.guard - ms, 0)
+  changes_in = math.max(math.min(tonumber(record.changed), ms) + record.quarantine_ms - ms, 0)
 end
--- If the clock was set back, that must not prolong the recovery.
+-- If the clock was set back, that must not extend the recovery.
 local recovers_in = record.recovers == '' and 0 or math.max(record.recovers - ms, 0)
 recovers_in = recovers_in > ARGV[7] + 1000 and 0 or math.min(recovers_in, ARGV[7])
 local reply = {string.format('%016.0f', time), record.mark, record.id, record.doubt, left,
   tonumber(record.enrolled), tonumber(record.durable), keys, changes_in, recovers_in}
 local config = redis.call('HMGET', KEYS[1], 'change', 'origin', 'members', 'before', 'newcomer',
-  'max_ttl', 'guard')
+  'max_ttl', 'quarantine_ms')
 if config[1] then
   for i, value in ipairs(config) do
     reply[10 + i] = value

@@ -4,7 +4,10 @@ use super::{
     delegate::{delegate_fence, delegate_hold, delegate_into_guard, delegate_lock},
     wait,
 };
-use crate::{error::DowngradeError, primitive::permit};
+use crate::{
+    error::DowngradeError,
+    primitive::{guard_all::AnyGuard, permit},
+};
 
 /// A held lock. Dropping it releases the lock in the background. See [`crate::Guard`].
 ///
@@ -21,6 +24,16 @@ use crate::{error::DowngradeError, primitive::permit};
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct Guard(pub(super) crate::Guard);
+
+impl AnyGuard for Guard {
+    fn as_guard(&self) -> &crate::Guard {
+        &self.0
+    }
+
+    fn into_guard(self) -> crate::Guard {
+        self.0
+    }
+}
 
 delegate_hold!(Guard, "crate::Guard", |it| it.0);
 delegate_lock!(Guard, "crate::Guard", |it| it.0);

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     error::{LockError, WithError},
     fence::Fence,
+    primitive::guard_all::Guards,
 };
 
 impl Client {
@@ -49,7 +50,7 @@ impl MutexAll {
     ///
     /// As [`crate::MutexAll::try_lock`].
     pub fn try_lock(&self) -> Result<Option<GuardAll>, LockError> {
-        Ok(wait(self.0.try_lock())?.map(GuardAll))
+        Ok(wait(self.0.try_lock())?.map(GuardAll::new))
     }
 
     /// See [`crate::MutexAll::lock`].
@@ -58,7 +59,7 @@ impl MutexAll {
     ///
     /// As [`crate::MutexAll::lock`].
     pub fn lock(&self) -> Result<GuardAll, LockError> {
-        wait(self.0.lock()).map(GuardAll)
+        wait(self.0.lock()).map(GuardAll::new)
     }
 
     /// See [`crate::MutexAll::lock_timeout`].
@@ -67,7 +68,7 @@ impl MutexAll {
     ///
     /// As [`crate::MutexAll::lock_timeout`].
     pub fn lock_timeout(&self, limit: Duration) -> Result<GuardAll, LockError> {
-        wait(self.0.lock_timeout(limit)).map(GuardAll)
+        wait(self.0.lock_timeout(limit)).map(GuardAll::new)
     }
 
     /// See [`crate::MutexAll::with`].
@@ -98,9 +99,28 @@ impl MutexAll {
 /// ```
 #[derive(Debug)]
 #[must_use = "the locks are released as soon as the guard is dropped"]
-pub struct GuardAll(pub(super) crate::GuardAll);
+pub struct GuardAll(pub(super) Guards<Guard>);
 
 impl GuardAll {
+    pub(super) fn new(guard: crate::GuardAll) -> Self {
+        Self(Guards(guard.into_guards().into_iter().map(Guard).collect()))
+    }
+
+    /// See [`crate::GuardAll::guards`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let guard = client.mutex_all(["b", "a"]).lock()?;
+    /// let names: Vec<&str> = guard.guards().iter().map(|it| it.name()).collect();
+    /// assert_eq!(names, ["a", "b"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn guards(&self) -> &[Guard] {
+        &self.0.0
+    }
+
     /// See [`crate::GuardAll::into_guards`].
     ///
     /// # Examples
@@ -113,7 +133,7 @@ impl GuardAll {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn into_guards(self) -> Vec<Guard> {
-        self.0.into_guards().into_iter().map(Guard).collect()
+        self.0.0
     }
 
     /// See [`crate::GuardAll::fence`].

@@ -1,7 +1,7 @@
 //! Several permits of a semaphore, held by a blocking client.
 
 use super::{
-    GuardAll, Permit,
+    Guard, GuardAll, Permit,
     delegate::{delegate_hold, delegate_into_guard},
 };
 use crate::{fence::Fence, primitive::permit};
@@ -23,12 +23,17 @@ pub struct Permits(GuardAll);
 
 impl Permits {
     pub(super) fn new(permits: crate::Permits) -> Self {
-        Self(GuardAll(permits.into_guard()))
+        Self(GuardAll::new(permits.into_guard()))
     }
 
     /// See [`crate::Permits::numbers`].
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
-        self.0.0.guards().iter().map(permit::number)
+        self.guards().iter().map(|guard| permit::number(&guard.0))
+    }
+
+    /// See [`crate::Permits::guards`].
+    pub fn guards(&self) -> &[Guard] {
+        self.0.guards()
     }
 
     /// See [`crate::Permits::into_permits`].

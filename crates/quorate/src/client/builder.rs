@@ -1,9 +1,10 @@
 //! Settings of a client, checked in one place before anything is sent.
 
 mod build;
+mod diagnose;
 mod identity;
 mod quarantine;
-#[cfg(feature = "simulation")]
+#[cfg(feature = "__simulation")]
 pub mod simulation;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,7 @@ use crate::{
     engine::Where,
     error::{ConfigError, ConnectError},
     memory::MemoryNodes,
-    node::redis::blot,
+    node::redis::masked_address,
     nonces::Nonces,
     observe::Observer,
 };
@@ -61,7 +62,7 @@ pub struct ClientBuilder {
     quarantine: Option<bool>,
     is_durable: bool,
     is_read_only: bool,
-    #[cfg(feature = "simulation")]
+    #[cfg(feature = "__simulation")]
     simulation: simulation::Settings,
 }
 
@@ -79,7 +80,7 @@ struct SecretUrl(String);
 
 impl std::fmt::Debug for SecretUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", blot(&self.0))
+        write!(f, "{:?}", masked_address(&self.0))
     }
 }
 
@@ -104,7 +105,7 @@ impl Default for ClientBuilder {
             quarantine: None,
             is_durable: false,
             is_read_only: false,
-            #[cfg(feature = "simulation")]
+            #[cfg(feature = "__simulation")]
             simulation: simulation::Settings::default(),
         }
     }

@@ -101,7 +101,7 @@ impl Client {
         // anew: a detached lease is neither queued nor healed. So each node that grants has
         // excluded other writers since it granted the lock to the writer. A majority of grants
         // proves that no other writer has held the lock since, however late the call is.
-        let (valid_until, call) = self.prolong(claim, terms, now).await?;
+        let (valid_until, call) = self.renew_claim(claim, terms, now).await?;
         // A command that a slow node executes later must not follow a release of the reader.
         call.settled(terms).await;
         let remaining = valid_until.saturating_since(self.inner.engine.now());

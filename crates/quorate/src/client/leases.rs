@@ -65,13 +65,13 @@ impl Client {
 
     async fn try_renewal(&self, lease: &DetachedLease) -> Result<Duration, LeaseError> {
         let (claim, terms, now) = self.claim(lease)?;
-        let (valid_until, _) = self.prolong(claim, terms, now).await?;
+        let (valid_until, _) = self.renew_claim(claim, terms, now).await?;
         let left = valid_until.saturating_since(self.inner.engine.now());
         if left.is_zero() { Err(lost(lease.parts().0, LostReason::Expired)) } else { Ok(left) }
     }
 
     /// Renews a lease, perhaps under another owner, and undoes nothing if that fails.
-    pub(crate) async fn prolong(
+    pub(crate) async fn renew_claim(
         &self,
         claim: Claim,
         terms: Terms,

@@ -51,7 +51,8 @@ impl Client {
     /// # Errors
     ///
     /// [`AdmitError`]. No node was admitted, unless it is [`Incomplete`](AdmitError::Incomplete),
-    /// or a node stopped answering while it was admitted ([`Unheard`](AdmitError::Unheard)).
+    /// or a node stopped answering while it was admitted
+    /// ([`Unavailable`](AdmitError::Unavailable)).
     ///
     /// # Examples
     ///
@@ -69,11 +70,11 @@ impl Client {
     pub async fn admit(&self) -> Result<(), AdmitError> {
         let shared = self.inner.membership.as_deref().ok_or(AdmitError::QuarantineIsOff)?;
         shared.forget();
-        let looked_at = self.know(shared, Known::is_met).await?;
-        if looked_at.iter().all(Known::votes) {
+        let inspected = self.know(shared, Known::has_answered).await?;
+        if inspected.iter().all(Known::votes) {
             return Ok(());
         }
-        check_admissible(&looked_at)?;
+        check_admissible(&inspected)?;
         let mut acting = shared.act();
         let placed = self.know(shared, Known::has_place).await?;
         if placed.iter().all(Known::votes) {
@@ -95,7 +96,7 @@ impl Client {
             let is_in_vain = known.iter().any(Known::is_refused);
             (is_in_vain || known.iter().all(&is_wanted)).then_some(known)
         });
-        known.await.ok_or_else(|| AdmitError::Unheard { nodes: self.node_status() })
+        known.await.ok_or_else(|| AdmitError::Unavailable { nodes: self.node_status() })
     }
 
     /// Waits until each node votes or has refused.
@@ -119,7 +120,7 @@ impl Client {
         });
         Err(match (admitted, holding) {
             (0, Some(error)) => error,
-            (0, None) => AdmitError::Unheard { nodes },
+            (0, None) => AdmitError::Unavailable { nodes },
             (admitted, _) => AdmitError::Incomplete { admitted, nodes },
         })
     }
@@ -155,28 +156,29 @@ impl Client {
         // A node that seems to vote may have forgotten its record just now.
         shared.forget_all();
         let known = |reports: &[NodeReport]| Known::of_all(shared, reports, true);
-        let heard = self.watch_nodes(PATIENCE, |reports| {
-            let is_told = |it: &Known| it.is_met() || it.is_refused();
-            known(reports).iter().all(is_told).then_some(())
+        let waiting = self.watch_nodes(PATIENCE, |reports| {
+            let is_settled = |it: &Known| it.has_answered() || it.is_refused();
+            known(reports).iter().all(is_settled).then_some(())
         });
         // A node that is still silent counts as down.
-        let _ = heard.await;
-        let looked_at = known(&self.node_status());
-        let met = || looked_at.iter().filter(|it| it.is_met());
-        if met().count() < majority(looked_at.len()) || !met().all(Known::may_have_place) {
-            return Err(AdmitError::Unheard { nodes: Known::reports(&looked_at) });
+        let _ = waiting.await;
+        let inspected = known(&self.node_status());
+        let answered = || inspected.iter().filter(|it| it.has_answered());
+        if answered().count() < majority(inspected.len()) || !answered().all(Known::may_have_place)
+        {
+            return Err(AdmitError::Unavailable { nodes: Known::reports(&inspected) });
         }
-        if met().all(Known::has_place) {
+        if answered().all(Known::has_place) {
             return Ok(());
         }
         let mut acting = shared.act();
         acting.vouch();
         let placed = self.watch_nodes(PATIENCE, |reports| {
             let known = known(reports);
-            let mut nodes = known.iter().zip(&looked_at);
-            nodes.all(|(now, then)| !then.is_met() || now.has_place()).then_some(())
+            let mut nodes = known.iter().zip(&inspected);
+            nodes.all(|(now, then)| !then.has_answered() || now.has_place()).then_some(())
         });
-        placed.await.ok_or_else(|| AdmitError::Unheard { nodes: self.node_status() })
+        placed.await.ok_or_else(|| AdmitError::Unavailable { nodes: self.node_status() })
     }
 
     /// Makes the nodes of this client the agreed config of all clients. Compared with the current
@@ -215,9 +217,9 @@ impl Client {
     pub async fn change_nodes(&self) -> Result<NodesChanged, ChangeError> {
         let shared = self.inner.membership.as_deref().ok_or(ChangeError::QuarantineIsOff)?;
         shared.forget();
-        let looked_at = self.hear(shared, &|_| true).await;
-        if !looked_at.contains(&true) {
-            return Err(ChangeError::Unheard { nodes: self.node_status() });
+        let inspected = self.await_answers(shared, &|_| true).await;
+        if !inspected.contains(&true) {
+            return Err(ChangeError::NoQuorum { nodes: self.node_status() });
         }
         // With other terms no node accepts any list.
         let differs = shared.lock().view.check_terms();
@@ -228,7 +230,7 @@ impl Client {
             Err(why) => return Err(why.into()),
         };
         let mut acting = shared.act();
-        self.hear(shared, &|node| looked_at[node]).await;
+        self.await_answers(shared, &|node| inspected[node]).await;
         acting.begin_proposals();
         let config = self.plan(shared, &acting, under_way).await?;
         // It is the same as before, if the change was interrupted.
@@ -243,24 +245,24 @@ impl Client {
                 Ok(NodesChanged::new(&config, left))
             }
             Some(Err(left)) => Err(ChangeError::TooSoon { left }),
-            None => Err(ChangeError::Unheard { nodes: self.node_status() }),
+            None => Err(ChangeError::NoQuorum { nodes: self.node_status() }),
         }
     }
 
     /// Waits until these nodes have answered, for at most `PATIENCE`: the call may not need a
     /// silent node. Returns which nodes have answered.
-    async fn hear(
+    async fn await_answers(
         &self,
         shared: &SharedMembership,
         is_wanted: &dyn Fn(usize) -> bool,
     ) -> Vec<bool> {
-        let are_met = || shared.node_infos().iter().map(Option::is_some).collect::<Vec<bool>>();
-        let heard = self.watch_nodes(PATIENCE, |_| {
-            let mut nodes = are_met().into_iter().enumerate();
-            nodes.all(|(node, is_met)| is_met || !is_wanted(node)).then_some(())
+        let answered = || shared.node_infos().iter().map(Option::is_some).collect::<Vec<bool>>();
+        let waiting = self.watch_nodes(PATIENCE, |_| {
+            let mut nodes = answered().into_iter().enumerate();
+            nodes.all(|(node, has_answered)| has_answered || !is_wanted(node)).then_some(())
         });
-        let _ = heard.await;
-        are_met()
+        let _ = waiting.await;
+        answered()
     }
 
     /// The next config, once enough nodes know the last one; or the last one, if it was interrupted
@@ -290,7 +292,7 @@ impl Client {
                 ChangeError::NotYet(format!("the last change was finished first: {why}"))
             }),
             (None, Some(why)) => Err(why.into()),
-            (None, None) => Err(ChangeError::Unheard { nodes: self.node_status() }),
+            (None, None) => Err(ChangeError::NoQuorum { nodes: self.node_status() }),
         }
     }
 }
@@ -345,16 +347,18 @@ impl fmt::Display for NodesChanged {
 
 /// Whether an earlier change has begun that some nodes do not know yet.
 fn is_to_go_on(shared: &SharedMembership, why: &PlanError) -> bool {
-    let is_told =
+    let is_settled =
         |it: &Option<Opinion>| matches!(it, Some(Opinion::Update { .. } | Opinion::Enrol(_)));
     matches!(why, PlanError::Minority { .. } | PlanError::Joining)
-        && shared.lock().view.outlook(false).iter().any(is_told)
+        && shared.lock().view.outlook(false).iter().any(is_settled)
 }
 
 /// For how long the node accepts no other list, if it reports that.
 fn too_soon(report: &NodeReport) -> Option<Duration> {
     match &report.answer {
-        NodeAnswer::NodeError(NodeError::Quarantined { left, why }) if why == CHANGED_LATELY => {
+        NodeAnswer::NodeError(NodeError::Quarantined { left, why, .. })
+            if why == CHANGED_LATELY =>
+        {
             Some(*left)
         }
         _ => None,

@@ -139,7 +139,7 @@ impl Client {
         // The old owner is queued nowhere: where a node stores its key, the node stored it all the
         // time. So if a majority stores the new owner, the lock was held all the time, however late
         // the nodes were asked. Nothing has to be undone that another process may have found.
-        let (_, call) = self.prolong(claim, terms, now).await?;
+        let (_, call) = self.renew_claim(claim, terms, now).await?;
         // A command to a slow node must not follow a release.
         call.settled(terms).await;
         let (name, _) = lease.parts();

@@ -8,7 +8,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     task::Waker,
     time::Duration,
@@ -46,7 +46,17 @@ pub(crate) struct Call {
     engine: Arc<Engine>,
     id: CallId,
     started_at: Moment,
-    is_taken: AtomicBool,
+    progress: AtomicU8,
+}
+
+/// The progress of the caller.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Progress {
+    Waiting,
+    /// It has taken the outcome.
+    Taken,
+    /// It is done with the call.
+    Closed,
 }
 
 /// What the driver knows about a call, in addition to the state machine.
@@ -58,7 +68,7 @@ pub(super) struct Record {
     /// The number of the call, for the observer.
     round: u64,
     started_at: Moment,
-    waker: Option<Waker>,
+    pub(super) waker: Option<Waker>,
     /// Whether to wake the caller at every reply, not only at the outcome.
     wakes_at_replies: bool,
     /// Why the last command to a node got no reply.
@@ -166,8 +176,22 @@ impl Call {
     }
 
     fn new(engine: &Arc<Engine>, id: CallId, started_at: Moment) -> Self {
-        let is_taken = AtomicBool::new(false);
-        Self { engine: engine.clone(), id, started_at, is_taken }
+        let progress = AtomicU8::new(Progress::Waiting as u8);
+        Self { engine: engine.clone(), id, started_at, progress }
+    }
+
+    fn is_at(&self, progress: Progress) -> bool {
+        self.progress.load(Ordering::Relaxed) == progress as u8
+    }
+
+    fn set_progress(&self, progress: Progress) {
+        self.progress.store(progress as u8, Ordering::Relaxed);
+    }
+
+    /// Records that the caller has taken the outcome and is done with the call.
+    fn close(&self, shared: &mut Shared) {
+        shared.close_call(self.id);
+        self.set_progress(Progress::Closed);
     }
 
     /// Takes the lock that was acquired as a lease, which is renewed from now on. The outcome must
@@ -175,7 +199,12 @@ impl Call {
     pub(crate) fn keep(&self, hold: Hold) -> Option<Arc<Held>> {
         self.engine.work(|shared, now| {
             let hold = client::Hold { renewal: hold.renewal, until: hold.until(now) };
-            shared.keep(self.id, hold, now)
+            let held = shared.keep(self.id, hold, now)?;
+            // Otherwise the caller wants to know what the nodes answered.
+            if now < held.valid_until() {
+                self.close(shared);
+            }
+            Some(held)
         })
     }
 
@@ -192,7 +221,10 @@ impl Drop for Call {
         let take_waker = |shared: &mut Shared| {
             shared.calls.get_mut(&self.id).and_then(|record| record.waker.take())
         };
-        let waker = if self.is_taken.load(Ordering::Relaxed) {
+        if self.is_at(Progress::Closed) {
+            return;
+        }
+        let waker = if self.is_at(Progress::Taken) {
             let mut shared = self.engine.lock();
             let waker = take_waker(&mut shared);
             shared.close_call(self.id);

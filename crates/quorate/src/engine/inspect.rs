@@ -96,7 +96,7 @@ impl View {
     }
 
     fn report(self, engine: &Engine, whos: &Whos) -> LockReport {
-        // The number of nodes on which this holder has the lock, and their combined reports.
+        // The number of nodes on which this holder holds the lock, and their combined reports.
         let held = |value: &Value| {
             let entries = self.nodes.iter().flatten().flat_map(entries);
             let its = entries.filter(|entry| entry.value == *value);

@@ -167,7 +167,7 @@ impl Shared {
 
     fn handle_event(&mut self, engine: &Engine, event: Event, rest: &mut Rest, now: Moment) {
         match event {
-            Event::Closed(call) => drop(self.calls.remove(&call)),
+            Event::Closed(call) => rest.wake(self.calls.remove(&call).and_then(|it| it.waker)),
             Event::Ended(call, ended) => self.handle_ended(engine, (call, ended), rest, now),
             Event::Lease(event) => self.handle_lease_event(engine, event, rest),
         }
@@ -333,6 +333,10 @@ impl Work for Waiting<'_> {
         self.shared.record_sent(self.node, &about, &command, self.now);
         let to = ReplyTo::Machine { listener: self.engine.clone(), about };
         Some(Request { command, to })
+    }
+
+    fn len(&self) -> usize {
+        self.shared.machine.waiting_for(self.node)
     }
 
     fn answer(&mut self, request: Request, answer: Result<Reply, NodeError>, connection: u64) {

@@ -145,9 +145,7 @@ impl Identity {
                 let first = shares.iter().next();
                 Self::of_text(first.map_or(&[], |(owner, _)| owner.as_bytes()))
             }
-            Value::OtherType(kind) => {
-                Self::Foreign(format!("a key of type {kind}, not of a lock known here"))
-            }
+            Value::OtherType(kind) => Self::Foreign(format!("a {kind}")),
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use quorate_core::membership::PlanError;
+use quorate_core::{membership::PlanError, time_text::TimeText};
 use thiserror::Error;
 
-use super::{NodeReport, Reports};
+use super::{Answers, NodeReport};
 
 /// Why nodes were not admitted.
 ///
@@ -30,13 +30,13 @@ pub enum AdmitError {
     )]
     QuarantineIsOff,
     /// A node did not answer, or it cannot be a node.
-    #[error("not every node can be admitted: {}", Reports(.nodes))]
-    Unheard {
+    #[error("not every node can be admitted: {}", Answers(.nodes))]
+    Unavailable {
         /// What each node answered.
         nodes: Box<[NodeReport]>,
     },
     /// Some of the nodes vote already, so locks may be held: the others wait.
-    #[error("some nodes are in use, so the others must wait: {}", Reports(.nodes))]
+    #[error("some nodes are in use, so the others must wait: {}", Answers(.nodes))]
     InUse {
         /// What each node answered.
         nodes: Box<[NodeReport]>,
@@ -65,7 +65,7 @@ pub enum AdmitError {
         "{admitted} of {} nodes were admitted, each of the others votes when its quarantine ends: \
          {}",
         .nodes.len(),
-        Reports(.nodes)
+        Answers(.nodes)
     )]
     Incomplete {
         /// How many vote.
@@ -105,14 +105,14 @@ pub enum ChangeError {
     #[error("not yet: {0}")]
     NotYet(String),
     /// The last change was too recent.
-    #[error("the set of nodes was changed a short while ago: wait for {left:.1?}")]
+    #[error("the set of nodes was changed a short while ago: wait for {}", TimeText(*.left))]
     TooSoon {
         /// For how long the nodes accept no other list.
         left: Duration,
     },
     /// Too few nodes know the change. Clients pass it on from these nodes to the others.
-    #[error("too few nodes know the change: call change_nodes again: {}", Reports(.nodes))]
-    Unheard {
+    #[error("too few nodes know the change: call change_nodes again: {}", Answers(.nodes))]
+    NoQuorum {
         /// What each node answered.
         nodes: Box<[NodeReport]>,
     },

@@ -30,11 +30,11 @@ pub enum ConfigError {
         max: usize,
     },
     /// The address of a node is invalid.
-    #[error("node {}: {reason} in {url:?}", .node + 1)]
+    #[error("invalid address {url:?} of node {}: {reason}", .node + 1)]
     InvalidUrl {
         /// Which node, counted from 0.
         node: usize,
-        /// The address, with its password removed.
+        /// The address as it was given, with its password masked.
         url: String,
         /// What is wrong with it.
         reason: String,
@@ -102,7 +102,7 @@ pub enum ConfigError {
 /// # use quorate::memory::Behaviour;
 /// nodes.set(0, Behaviour::Fail);
 /// let error = client.inspect("orders:42").await.unwrap_err();
-/// assert_eq!(error.to_string(), "no node can tell: memory:0: connection refused");
+/// assert_eq!(error.to_string(), "no node reports locks: memory:0: connection refused");
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -112,7 +112,7 @@ pub enum InspectError {
     #[error(transparent)]
     InvalidName(#[from] NameError),
     /// No node answered, or the nodes that answered do not vote yet.
-    #[error("no node can tell: {}", Reports(.nodes))]
+    #[error("no node reports locks: {}", Reports(.nodes))]
     NoAnswer {
         /// What each node answered, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
@@ -174,7 +174,7 @@ pub struct WouldDeadlock;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use quorate::{Client, error::ConnectError};
 ///
-/// match Client::connect("10.0.0.1").await {
+/// match Client::connect("http://10.0.0.1").await {
 ///     Err(ConnectError::Config(error)) => eprintln!("fix the settings: {error}"),
 ///     Err(error) => eprintln!("fix the servers: {error}"),
 ///     Ok(client) => println!("{} nodes", client.node_status().len()),

@@ -25,7 +25,7 @@
 //! 1. Let [`Mutex::with`](crate::Mutex::with) or [`Guard::run`](crate::Guard::run) drop the work at
 //!    its next await.
 //! 2. Pass a [`LossToken`](crate::LossToken) to work that cannot be dropped, and let it call
-//!    [`is_cancelled`](crate::LossToken::is_cancelled) between its steps.
+//!    [`is_lost`](crate::LossToken::is_lost) between its steps.
 //! 3. Call [`check`](crate::Guard::check) before each step that must not overlap, and keep each
 //!    step much shorter than [`remaining`](crate::Guard::remaining).
 //! 4. Send the [`fence`](crate::Guard::fence) with every request to the resource, and let the

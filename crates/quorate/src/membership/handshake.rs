@@ -1,11 +1,13 @@
 //! The membership handshake: asks a node for its record and completes it until the node may vote.
 
 use quorate_core::membership::{
-    Command, Disagreement, Enrolment, Handshake, Mark, NodeInfo, Opinion, Quarantine, Reply,
+    Command, Disagreement, Enrolment, Handshake, Mark, NodeInfo, Opinion, Quarantine, Reason, Reply,
 };
 
-use super::{CHANGED_LATELY, LinkMembership, Permit, SharedMembership, differs_by, quarantined};
-use crate::error::NodeError;
+use super::{
+    CHANGED_LATELY, LinkMembership, SharedMembership, VotingTerms, differs_by, quarantined,
+};
+use crate::error::{NodeError, QuarantineCause};
 
 /// A connection to a node, before it has a session.
 pub(crate) trait Connection {
@@ -19,10 +21,13 @@ pub(crate) trait Connection {
 
 impl LinkMembership {
     /// Asks whether this new connection may vote.
-    pub(crate) async fn join(&self, connection: &mut impl Connection) -> Result<Permit, NodeError> {
+    pub(crate) async fn join(
+        &self,
+        connection: &mut impl Connection,
+    ) -> Result<VotingTerms, NodeError> {
         match &self.shared {
             Some(shared) => Attempt { link: self, shared, connection }.join().await,
-            None => Ok(Permit::free()),
+            None => Ok(VotingTerms::free()),
         }
     }
 }
@@ -34,7 +39,7 @@ struct Attempt<'a, C> {
 }
 
 impl<C: Connection> Attempt<'_, C> {
-    async fn join(&mut self) -> Result<Permit, NodeError> {
+    async fn join(&mut self) -> Result<VotingTerms, NodeError> {
         let Self { link, shared, .. } = *self;
         let is_durable = shared.settings.is_durable && self.connection.is_durable().await?;
         // A list that comes into force during the handshake makes the answer void.
@@ -53,7 +58,7 @@ impl<C: Connection> Attempt<'_, C> {
                     false => None,
                 };
                 let quarantine_ms = shared.lock().view.config().map(|it| it.quarantine_ms);
-                return Ok(Permit::new(&info, quarantine_ms, why_not_yet, lists));
+                return Ok(VotingTerms::new(&info, quarantine_ms, why_not_yet, lists));
             }
             self.advance(opinion, &info).await?;
         }
@@ -87,7 +92,7 @@ impl<C: Connection> Attempt<'_, C> {
             Opinion::Quarantined(quarantine) => {
                 let is_admitting = self.shared.lock().is_admitting;
                 if !is_admitting || !self.admit(info.mark).await? {
-                    return Err(waits(quarantine, info.is_enrolled));
+                    return Err(waits(quarantine, info));
                 }
             }
             Opinion::Enrol(enrolment) => {
@@ -99,7 +104,7 @@ impl<C: Connection> Attempt<'_, C> {
                 let fresh = settings.nonces.mark()?;
                 let reply = self.connection.send(Command::Change { mark, config, fresh }).await?;
                 if let Some(Reply::TooSoon { left_ms }) = reply {
-                    return Err(quarantined(CHANGED_LATELY, left_ms));
+                    return Err(quarantined(CHANGED_LATELY, left_ms, QuarantineCause::SetChanged));
                 }
             }
             Opinion::Differs(differs) => return Err(differs_by(&differs)),
@@ -132,22 +137,35 @@ fn read_only_report(
         // The node takes the mark that the next read-write client offers.
         (Opinion::Votes(mark), _) => Ok((*mark == handshake.mark).then_some(QUARANTINE_IS_OVER)),
         (Opinion::Differs(differs), _) => Err(differs_by(differs)),
-        (Opinion::Enrol(_), Some(Quarantine { reason, left_ms })) => {
-            Err(quarantined(&format!("{reason}; {TIME_HAS_NOT_BEGUN}"), left_ms))
-        }
-        (Opinion::Update { .. }, Some(quarantine)) => Err(waits(quarantine, info.is_enrolled)),
-        (Opinion::Quarantined(quarantine), _) => Err(waits(*quarantine, info.is_enrolled)),
+        (Opinion::Enrol(_), Some(Quarantine { reason, left_ms })) => Err(quarantined(
+            &format!("{reason}; {TIME_HAS_NOT_BEGUN}"),
+            left_ms,
+            cause(reason, info),
+        )),
+        (Opinion::Update { .. }, Some(quarantine)) => Err(waits(quarantine, info)),
+        (Opinion::Quarantined(quarantine), _) => Err(waits(*quarantine, info)),
         (Opinion::Update { .. }, None) if info.changes_in_ms > 0 => {
-            Err(quarantined(CHANGED_LATELY, info.changes_in_ms))
+            Err(quarantined(CHANGED_LATELY, info.changes_in_ms, QuarantineCause::SetChanged))
         }
         (Opinion::Update { .. } | Opinion::Enrol(_), None) => Ok(Some(IS_BEHIND)),
     }
 }
 
-fn waits(Quarantine { reason, left_ms }: Quarantine, is_enrolled: bool) -> NodeError {
-    match is_enrolled {
-        true => quarantined(&reason.to_string(), left_ms),
-        false => quarantined(&format!("{reason}, and {UNCONFIRMED}"), left_ms),
+fn waits(Quarantine { reason, left_ms }: Quarantine, info: &NodeInfo) -> NodeError {
+    let cause = cause(reason, info);
+    match info.is_enrolled {
+        true => quarantined(&reason.to_string(), left_ms, cause),
+        false => quarantined(&format!("{reason}, and {UNCONFIRMED}"), left_ms, cause),
+    }
+}
+
+/// As `Client::admit` decides.
+fn cause(reason: Reason, info: &NodeInfo) -> QuarantineCause {
+    match reason {
+        Reason::Unknown if info.keys == 0 => QuarantineCause::New,
+        Reason::Unknown | Reason::OtherRun | Reason::RolledBack | Reason::ClockStepped => {
+            QuarantineCause::Forgotten
+        }
     }
 }
 

@@ -92,9 +92,9 @@ impl LinkMembership {
     }
 }
 
-/// The permission of a connection to vote.
+/// The terms under which a connection votes.
 #[derive(Debug)]
-pub(crate) struct Permit {
+pub(crate) struct VotingTerms {
     mark: Option<Mark>,
     slack_us: u64,
     recovers_in: Duration,
@@ -104,14 +104,14 @@ pub(crate) struct Permit {
     lists: Option<Watch>,
 }
 
-impl Permit {
+impl VotingTerms {
     /// Without membership.
     pub(super) fn free() -> Self {
         let (recovers_in, slack_us) = (Duration::ZERO, slack_us(None));
         Self { mark: None, slack_us, recovers_in, why_not_yet: None, lists: None }
     }
 
-    /// The permit that a node with this record gives.
+    /// The terms that follow from the record of a node that votes.
     pub(super) fn new(
         info: &NodeInfo,
         quarantine_ms: Option<u64>,
@@ -135,7 +135,7 @@ impl Permit {
         self.why_not_yet.map_or(self.recovers_in, |_| Duration::ZERO)
     }
 
-    /// Completes when the permit is void: another list of nodes is in force.
+    /// Completes when they are void: another list of nodes is in force.
     pub(crate) async fn voided(mut self) {
         match &mut self.lists {
             Some(lists) => lists.changed().await,
@@ -143,7 +143,7 @@ impl Permit {
         }
     }
 
-    /// Whether a renewed handshake shows the same node as when the permit was given.
+    /// Whether a renewed handshake shows the same node as when the terms were made.
     pub(crate) fn is_kept(
         (terms, is_waiting): (&SessionTerms, bool),
         command: &Command,

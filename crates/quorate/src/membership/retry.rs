@@ -36,16 +36,15 @@ impl<'a> Retry<'a> {
         self.rechecks = self.link.shared.as_ref().map(|it| it.rechecks());
     }
 
-    /// Until when the node is in quarantine and why, if an attempt found a quarantine that has
-    /// begun.
-    pub(crate) fn quarantine(&self, found: &NodeError, now: Moment) -> Option<(Moment, String)> {
-        let NodeError::Quarantined { left, why } = found else { return None };
+    /// Until when the node is in quarantine, if an attempt found a quarantine that has begun.
+    pub(crate) fn quarantined_until(&self, found: &NodeError, now: Moment) -> Option<Moment> {
+        let NodeError::Quarantined { left, why, .. } = found else { return None };
         let has_begun =
             why == CHANGED_LATELY
                 || self.link.shared.as_ref().is_some_and(|it| {
                     it.lock().info(self.link.node).is_some_and(NodeInfo::is_waiting)
                 });
-        has_begun.then(|| (now.saturating_add(*left), why.clone()))
+        has_begun.then(|| now.saturating_add(*left))
     }
 
     /// How long to wait after an attempt: always, and then until a recheck is requested.

@@ -21,7 +21,7 @@ use crate::{clock::Clock, nonces::Nonces};
 #[derive(Debug)]
 pub(crate) struct SharedMembership {
     state: Mutex<State>,
-    /// Counts the lists of nodes that were in force. A link whose permit is for another list
+    /// Counts the lists of nodes that were in force. A link whose terms are for another list
     /// closes.
     lists: Version,
     /// Counts requests to check nodes again before a quarantine ends.
@@ -214,7 +214,7 @@ impl SharedMembership {
         Acting { shared: self, has_requested: false, is_proposing: false }
     }
 
-    /// Another list is in force: all permits are void.
+    /// Another list is in force: the terms of all connections are void.
     fn void(&self) {
         self.lists.raise();
         self.rechecks.raise();

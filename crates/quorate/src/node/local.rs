@@ -5,6 +5,7 @@
 //! daemon, and a process that crashes leaves no partial change.
 
 mod db;
+mod diagnose;
 #[cfg(test)]
 mod differential;
 mod fault;
@@ -35,6 +36,7 @@ use quorate_core::{
 use rustix::process::geteuid;
 use tokio::sync::Notify;
 
+pub(crate) use self::diagnose::diagnose;
 use self::{
     fault::Fault,
     queue::{Phase, Queue},

@@ -1,10 +1,14 @@
 //! A Redis or Valkey server as a node: one ordered connection, replaced when in doubt.
 
 mod attach;
+#[cfg(feature = "tls")]
+mod certificate;
+mod diagnose;
 mod drive;
 mod handshake;
 mod link;
-#[cfg(feature = "simulation")]
+mod masked;
+#[cfg(feature = "__simulation")]
 pub(crate) mod network;
 mod outbox;
 mod replies;
@@ -15,12 +19,16 @@ mod tls;
 mod transport;
 mod wire;
 
+pub use self::masked::masked_address;
 #[cfg(feature = "tls")]
 pub use self::tls::Tls;
+#[cfg(feature = "__simulation")]
+pub use self::wire::testing::{Decoded, Wire};
 pub(crate) use self::{
     attach::Identities,
+    diagnose::diagnose,
     drive::drive,
     link::{Link, LinkContext},
-    target::{Target, blot},
+    target::Target,
     transport::Security,
 };

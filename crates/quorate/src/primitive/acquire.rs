@@ -18,7 +18,7 @@ use quorate_core::{
 
 use crate::{
     engine::{
-        Asking, Call, Claim, Ended, Engine, OwnerKind,
+        Asking, Call, Claim, Ended, Engine, Entered, OwnerKind,
         held::{Held, Hold},
     },
     error::{LeaseError, LockError, Lost, NodeReport},
@@ -41,7 +41,7 @@ pub(crate) enum Got<T = Guard> {
     Held(T),
     /// Another owner holds the lock or tries to; or the detached lease has ended.
     Contended,
-    /// Too few nodes answered, or their answers came too late.
+    /// Too few nodes answered, or their answers arrived too late.
     Silence(Silence),
 }
 
@@ -74,18 +74,12 @@ impl From<Silence> for LeaseError {
     }
 }
 
-/// Acquires the lock, waiting for it or trying once. Dropping the future leaves the queue and
-/// releases what was granted.
-pub(crate) async fn acquire(
-    client: &Arc<Inner>,
-    want: Want,
-    wait: Wait,
-    deadline: Option<Moment>,
-) -> Result<Got, LockError> {
+/// Starts to acquire the lock, waiting for it or trying once.
+pub(crate) fn begin(client: &Arc<Inner>, want: Want, wait: Wait) -> Result<Begun<'_>, LockError> {
     let Want { name, terms, hold, kind, lock_kind } = want;
     let dialect = client.engine.dialect;
     let asked = Asked { name, terms, kind, wait, dialect, adopts: None };
-    win(client, (asked, lock_kind), hold, deadline).await.ok_or(LockError::ShutDown)
+    Begun::new(client, asked, lock_kind, hold).ok_or(LockError::ShutDown)
 }
 
 /// Acquires several locks, all or none. Dropping the future leaves all queues and releases what was
@@ -148,7 +142,7 @@ const fn is_held(outcome: &Option<Outcome>) -> bool {
     matches!(outcome, Some(Outcome::Held { .. }))
 }
 
-/// The lock that a set was not acquired for. If the caller's time was over, a lock that another
+/// The lock that a set was not acquired for. If the caller's time had passed, a lock that another
 /// owner holds comes before one that too few nodes answered about.
 fn blamed(outcomes: &[Option<Outcome>], calls: &[Call]) -> usize {
     let is_decided = |it: &Option<Outcome>| {
@@ -175,30 +169,45 @@ pub(crate) async fn adopt(
     let adopts = Some(Box::new(Adoption { from, owner, fenced }));
     let (wait, dialect) = (Wait::Never, engine.dialect);
     let asked = Asked { name, terms, kind, wait, dialect, adopts };
-    win(client, (asked, lock_kind), hold, None).await.ok_or(LeaseError::ShutDown)
+    let begun = Begun::new(client, asked, lock_kind, hold).ok_or(LeaseError::ShutDown)?;
+    begun.outcome(None).await.ok_or(LeaseError::ShutDown)
 }
 
-/// `None` once the client is shut down.
-async fn win(
-    client: &Arc<Inner>,
-    (asked, kind): (Asked, LockKind),
+/// A request that was sent. Dropping it leaves the queue and releases what was granted.
+///
+/// It is not the state of an async function, which would keep everything that the request consists
+/// of for as long as the caller waits.
+pub(crate) struct Begun<'a> {
+    client: &'a Arc<Inner>,
+    name: Name,
     hold: Hold,
-    deadline: Option<Moment>,
-) -> Option<Got> {
-    let engine = &client.engine;
-    // A shutdown waits for this call, so that a lock that is acquired meanwhile is released.
-    let _call = engine.enter_call();
-    if client.is_closed() {
-        return None;
-    }
-    let name = asked.name.clone();
-    let call = Call::acquire(engine, asked, kind);
-    match call.outcome_until(deadline).await.map(acquired) {
-        Some(Outcome::Held { .. }) => {
-            let guard = Guard::new(client.clone(), call, hold);
-            hand_out(client, guard, std::slice::from_ref)
+    call: Call,
+    /// A shutdown waits for this call, so that a lock that is acquired meanwhile is released.
+    _entered: Entered<'a>,
+}
+
+impl<'a> Begun<'a> {
+    /// `None` once the client is shut down.
+    fn new(client: &'a Arc<Inner>, asked: Asked, kind: LockKind, hold: Hold) -> Option<Self> {
+        let engine = &client.engine;
+        let entered = engine.enter_call();
+        if client.is_closed() {
+            return None;
         }
-        failed => failure(client, failed, &call, &name),
+        let name = asked.name.clone();
+        let call = Call::acquire(engine, asked, kind);
+        Some(Self { client, name, hold, call, _entered: entered })
+    }
+
+    /// `None` once the client is shut down.
+    pub(crate) async fn outcome(self, deadline: Option<Moment>) -> Option<Got> {
+        match self.call.outcome_until(deadline).await.map(acquired) {
+            Some(Outcome::Held { .. }) => {
+                let guard = Guard::new(self.client.clone(), self.call, self.hold);
+                hand_out(self.client, guard, std::slice::from_ref)
+            }
+            failed => failure(self.client, failed, &self.call, &self.name),
+        }
     }
 }
 

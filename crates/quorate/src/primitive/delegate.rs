@@ -111,7 +111,7 @@ macro_rules! delegate_hold {
             /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
             /// # let client = quorate::Client::memory();
             #[doc = concat!("let guard = ", $lock, ".", $acquire, ".await?;")]
-            /// assert!(!guard.loss_token().is_cancelled());
+            /// assert!(!guard.loss_token().is_lost());
             /// # Ok(()) }
             /// ```
             #[must_use]

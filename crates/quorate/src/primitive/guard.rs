@@ -240,13 +240,13 @@ impl Guard {
     /// # let client = quorate::Client::memory();
     /// let guard = client.mutex("orders:42").lock().await?;
     /// let flag = guard.loss_token();
-    /// let work = move || (0..1_000).take_while(|_step| !flag.is_cancelled()).count();
+    /// let work = move || (0..1_000).take_while(|_step| !flag.is_lost()).count();
     /// assert_eq!(std::thread::spawn(work).join().unwrap(), 1_000);
     /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn loss_token(&self) -> LossToken {
-        LossToken::of(std::slice::from_ref(self))
+        LossToken::of([self])
     }
 
     /// Runs `work` until it is done, or drops it at its next await when the lock is lost.

@@ -33,13 +33,11 @@ use crate::{
 /// ```
 #[derive(Debug)]
 #[must_use = "the locks are released as soon as the guard is dropped"]
-pub struct GuardAll {
-    guards: Vec<Guard>,
-}
+pub struct GuardAll(Guards<Guard>);
 
 impl GuardAll {
     pub(super) const fn new(guards: Vec<Guard>) -> Self {
-        Self { guards }
+        Self(Guards(guards))
     }
 
     /// The guard of each lock, in the order of their names; permits in the order of their numbers.
@@ -56,7 +54,7 @@ impl GuardAll {
     /// # Ok(()) }
     /// ```
     pub fn guards(&self) -> &[Guard] {
-        &self.guards
+        &self.0.0
     }
 
     /// The locks as separate guards, each of which is released and lost by itself from now on.
@@ -74,7 +72,7 @@ impl GuardAll {
     /// # Ok(()) }
     /// ```
     pub fn into_guards(self) -> Vec<Guard> {
-        self.guards
+        self.0.0
     }
 
     /// The fence of one of the locks; `None` if it is not in the set, and in classic mode. See
@@ -94,7 +92,7 @@ impl GuardAll {
     /// ```
     #[must_use]
     pub fn fence(&self, name: &str) -> Option<Fence> {
-        self.guards.iter().find(|guard| guard.name() == name)?.fence()
+        self.0.fence(name)
     }
 
     /// How long the lease that ends first is valid if it is not renewed. Zero if one has ended.
@@ -111,7 +109,7 @@ impl GuardAll {
     /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.guards.iter().map(Guard::remaining).min().unwrap_or_default()
+        self.0.remaining()
     }
 
     /// Checks that every lock is still held, without asking the nodes.
@@ -131,7 +129,7 @@ impl GuardAll {
     /// # Ok(()) }
     /// ```
     pub fn check(&self) -> Result<(), Lost> {
-        self.guards.iter().try_for_each(Guard::check)
+        self.0.check()
     }
 
     /// True if the last renewal of a lock was not confirmed, or a clock jumped. See
@@ -148,7 +146,7 @@ impl GuardAll {
     /// ```
     #[must_use]
     pub fn is_at_risk(&self) -> bool {
-        self.guards.iter().any(Guard::is_at_risk)
+        self.0.is_at_risk()
     }
 
     /// Completes when one of the locks is lost. See [`Guard::lost`].
@@ -166,7 +164,7 @@ impl GuardAll {
     /// # Ok(()) }
     /// ```
     pub fn lost(&self) -> impl Future<Output = Lost> + Send + Sync + use<> {
-        first(self.guards.iter().map(Guard::loss).collect::<Vec<_>>())
+        self.0.lost()
     }
 
     /// A flag that is raised when one of the locks is lost. See [`Guard::loss_token`].
@@ -178,12 +176,12 @@ impl GuardAll {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let guard = client.mutex_all(["a", "b"]).lock().await?;
-    /// assert!(!guard.loss_token().is_cancelled());
+    /// assert!(!guard.loss_token().is_lost());
     /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn loss_token(&self) -> LossToken {
-        LossToken::of(&self.guards)
+        self.0.loss_token()
     }
 
     /// Runs `work` until it is done, or drops it at its next await when one of the locks is lost.
@@ -231,7 +229,7 @@ impl GuardAll {
     /// # Ok(()) }
     /// ```
     pub async fn verify(&self) -> Result<(), VerifyError> {
-        join(self.guards.iter().map(Guard::verify)).await.into_iter().collect()
+        self.0.verify().await
     }
 
     /// Extends all leases to `ttl` from now. See [`Guard::extend`].
@@ -257,7 +255,7 @@ impl GuardAll {
     /// # Ok(()) }
     /// ```
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
-        join(self.guards.iter().map(|guard| guard.extend(ttl))).await.into_iter().collect()
+        self.0.extend(ttl).await
     }
 
     /// Releases all locks on all nodes and reports whether they were still held.
@@ -281,6 +279,69 @@ impl GuardAll {
     /// # Ok(()) }
     /// ```
     pub async fn release(self) -> Result<(), ReleaseError> {
-        join(self.guards.into_iter().map(Guard::release)).await.into_iter().collect()
+        self.0.release().await
+    }
+}
+
+/// A guard of one lock, async or blocking.
+pub(crate) trait AnyGuard {
+    fn as_guard(&self) -> &Guard;
+    fn into_guard(self) -> Guard;
+}
+
+impl AnyGuard for Guard {
+    fn as_guard(&self) -> &Guard {
+        self
+    }
+
+    fn into_guard(self) -> Guard {
+        self
+    }
+}
+
+/// The guards of a set, async or blocking.
+#[derive(Debug)]
+pub(crate) struct Guards<G>(pub(crate) Vec<G>);
+
+impl<G: AnyGuard> Guards<G> {
+    fn iter(&self) -> impl Iterator<Item = &Guard> {
+        self.0.iter().map(AnyGuard::as_guard)
+    }
+
+    pub(crate) fn fence(&self, name: &str) -> Option<Fence> {
+        self.iter().find(|guard| guard.name() == name)?.fence()
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        self.iter().map(Guard::remaining).min().unwrap_or_default()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Lost> {
+        self.iter().try_for_each(Guard::check)
+    }
+
+    pub(crate) fn is_at_risk(&self) -> bool {
+        self.iter().any(Guard::is_at_risk)
+    }
+
+    pub(crate) fn lost(&self) -> impl Future<Output = Lost> + Send + Sync + use<G> {
+        first(self.iter().map(Guard::loss).collect::<Vec<_>>())
+    }
+
+    pub(crate) fn loss_token(&self) -> LossToken {
+        LossToken::of(self.iter())
+    }
+
+    pub(crate) async fn verify(&self) -> Result<(), VerifyError> {
+        join(self.iter().map(Guard::verify)).await.into_iter().collect()
+    }
+
+    pub(crate) async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
+        join(self.iter().map(|guard| guard.extend(ttl))).await.into_iter().collect()
+    }
+
+    pub(crate) async fn release(self) -> Result<(), ReleaseError> {
+        let guards = self.0.into_iter().map(AnyGuard::into_guard);
+        join(guards.map(Guard::release)).await.into_iter().collect()
     }
 }

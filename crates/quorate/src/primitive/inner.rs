@@ -28,7 +28,7 @@ pub(crate) struct Inner {
     /// What is known of the set of nodes, if they are members of one.
     pub(crate) membership: Option<Arc<SharedMembership>>,
     /// Every node was attached, or failed to, at least once.
-    has_met: AtomicBool,
+    was_contacted: AtomicBool,
 }
 
 /// The settings of a lock that has none of its own.
@@ -50,16 +50,16 @@ impl Inner {
         defaults: Defaults,
         membership: Option<Arc<SharedMembership>>,
     ) -> Self {
-        let has_met = AtomicBool::new(false);
-        Self { engine, running, defaults, membership, has_met }
+        let was_contacted = AtomicBool::new(false);
+        Self { engine, running, defaults, membership, was_contacted }
     }
 
-    /// Calls `look` whenever the state of a link changes, until it returns a value. `None` if it
+    /// Calls `check` whenever the state of a link changes, until it returns a value. `None` if it
     /// returns none within `patience`.
     pub(crate) async fn watch_nodes<T>(
         &self,
         patience: Duration,
-        mut look: impl FnMut(&[NodeReport]) -> Option<T>,
+        mut check: impl FnMut(&[NodeReport]) -> Option<T>,
     ) -> Option<T> {
         let engine = &self.engine;
         let deadline = engine.now().saturating_add(patience);
@@ -67,9 +67,9 @@ impl Inner {
         loop {
             let changed = engine.status.notified();
             let mut changed = std::pin::pin!(changed);
-            // Enabled before `look`, so that a change between the two is not missed.
+            // Enabled before `check`, so that a change between the two is not missed.
             changed.as_mut().enable();
-            if let Some(seen) = look(&engine.reports()) {
+            if let Some(seen) = check(&engine.reports()) {
                 return Some(seen);
             }
             if engine.now() >= deadline {
@@ -86,25 +86,39 @@ impl Inner {
     }
 
     /// True once every node was attached, or failed to.
-    pub(crate) fn has_met(&self) -> bool {
-        self.has_met.load(Ordering::Relaxed)
+    pub(crate) fn was_contacted(&self) -> bool {
+        self.was_contacted.load(Ordering::Relaxed)
     }
 
     /// Waits for the first connections of a new client: until a majority is attached, or every node
     /// is attached or has failed. The connect timeout of the links bounds it.
     pub(crate) async fn first_contact(&self) {
-        if self.has_met() || self.is_closed() {
+        if self.was_contacted() || self.is_closed() {
             return;
         }
-        let met = self.watch_nodes(FIRST_CONTACT_MAX, |nodes| {
+        let contacted = self.watch_nodes(FIRST_CONTACT_MAX, |nodes| {
             let attached = |report: &&NodeReport| report.answer == NodeAnswer::Attached;
             let is_majority = nodes.iter().filter(attached).count() >= majority(nodes.len());
             let is_all = !nodes.iter().any(is_coming);
             (is_majority || is_all).then_some(is_all)
         });
-        if met.await == Some(true) {
-            self.has_met.store(true, Ordering::Relaxed);
+        if contacted.await == Some(true) {
+            self.was_contacted.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Waits for the nodes that a new client has not contacted yet. Returns false if there were
+    /// none.
+    ///
+    /// A try whose majority was not enough, because one of its nodes is full, may succeed with
+    /// them.
+    pub(crate) async fn contact_rest(&self) -> bool {
+        if self.was_contacted() || self.is_closed() {
+            return false;
+        }
+        let is_all = |nodes: &[NodeReport]| (!nodes.iter().any(is_coming)).then_some(());
+        self.watch_nodes(FIRST_CONTACT_MAX, is_all).await;
+        !self.was_contacted.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

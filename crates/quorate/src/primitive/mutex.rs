@@ -14,7 +14,7 @@ use crate::{
     error::{Holder, LockError, WithError},
     observe::LockKind,
     primitive::{
-        acquire::{Got, Want, acquire},
+        acquire::{Got, Want, begin},
         guard::Guard,
         inner::Inner,
         patience::{asks_again, deny},
@@ -283,7 +283,11 @@ impl Mutex {
     /// ```
     pub async fn try_lock(&self) -> Result<Option<Guard>, LockError> {
         self.first_contact().await?;
-        self.try_once(None).await?.into_guard()
+        let got = self.try_once(None).await?;
+        if matches!(got, Got::Silence(_)) && self.client.contact_rest().await {
+            return self.try_once(None).await?.into_guard();
+        }
+        got.into_guard()
     }
 
     /// Acquires the lock, waiting while another owner holds it.
@@ -383,7 +387,8 @@ impl Mutex {
         let deadline = wait.map(|wait| started.saturating_add(wait));
         match self.wait_until(deadline).await? {
             Got::Held(guard) => Ok(guard),
-            Got::Contended => Err(self.timeout(started).await),
+            // Boxed: other callers need no room for it.
+            Got::Contended => Err(Box::pin(self.timeout(started)).await),
             Got::Silence(silence) => Err(silence.into()),
         }
     }
@@ -408,7 +413,7 @@ impl Mutex {
 
     /// Waits for the first connections, if there is anything to ask for.
     pub(super) async fn first_contact(&self) -> Result<(), LockError> {
-        if !self.client.has_met() {
+        if !self.client.was_contacted() {
             self.want()?;
             self.client.first_contact().await;
         }
@@ -416,7 +421,8 @@ impl Mutex {
     }
 
     async fn acquire(&self, wait: Wait, deadline: Option<Moment>) -> Result<Got, LockError> {
-        deny(acquire(&self.client, self.want()?, wait, deadline).await?)
+        let begun = begin(&self.client, self.want()?, wait)?;
+        deny(begun.outcome(deadline).await.ok_or(LockError::ShutDown)?)
     }
 
     pub(super) fn want(&self) -> Result<Want, LockError> {

@@ -7,7 +7,7 @@ use quorate_core::{acquire::Wait, client::SET_MAX, moment::Moment};
 use crate::{
     error::{LockError, WithError},
     primitive::{
-        acquire::{Want, acquire_all},
+        acquire::{Got, Want, acquire_all},
         guard_all::GuardAll,
         inner::Inner,
         mutex::Mutex,
@@ -190,7 +190,10 @@ impl MutexAll {
     pub async fn try_lock(&self) -> Result<Option<GuardAll>, LockError> {
         let wants = self.wants()?;
         self.client.first_contact().await;
-        let got = deny(acquire_all(&self.client, wants, Wait::Never, None).await?)?;
+        let mut got = deny(acquire_all(&self.client, wants, Wait::Never, None).await?)?;
+        if matches!(got, Got::Silence(_)) && self.client.contact_rest().await {
+            got = deny(acquire_all(&self.client, self.wants()?, Wait::Never, None).await?)?;
+        }
         Ok(got.into_guard()?.map(GuardAll::new))
     }
 

@@ -1,8 +1,9 @@
 //! A semaphore: one lock for each permit, and one more for the queue.
 
 mod collect;
-mod look;
+mod holders;
 mod many;
+pub(crate) mod names;
 mod search;
 mod wait;
 
@@ -13,7 +14,7 @@ use quorate_core::{
     terms::VOTE_TIMEOUT_MAX,
 };
 
-use self::look::holders;
+use self::{holders::holders, names::SemaphoreLock};
 use crate::{
     Mutex,
     engine::{OwnerKind, held::Hold},
@@ -37,7 +38,7 @@ use crate::{
 /// related to those of `jobs#2`. A resource that checks fences stores the largest one for each
 /// permit.
 ///
-/// Do not lock `jobs#1` or `jobs#line` as a mutex.
+/// Do not lock `jobs#1` or `jobs#queue` as a mutex.
 ///
 /// # The number of permits
 ///
@@ -56,15 +57,15 @@ use crate::{
 /// # Waiting
 ///
 /// A caller tries a random permit. If that is held, it asks which permits are free, and tries
-/// those. If none is free, it waits for one more lock, `jobs#line`. The holder of `jobs#line` is
+/// those. If none is free, it waits for one more lock, `jobs#queue`. The holder of `jobs#queue` is
 /// the first waiter: it waits for all permits at the same time, keeps the first one that it gets,
-/// and releases `jobs#line` to the next waiter. So waiters are served in FIFO order, as far as a
+/// and releases `jobs#queue` to the next waiter. So waiters are served in FIFO order, as far as a
 /// [`Mutex`] promises that, and a released permit is handed to the first waiter.
 ///
 /// When the first waiter changes, which takes about two round trips, a new caller may get a permit
 /// before it. If the first waiter crashes, the other waiters wait until its ttl has passed, while
 /// new callers can still acquire free permits. In [classic mode](crate::ClientBuilder::classic)
-/// there is no order, and the holder of `jobs#line` retries all permits.
+/// there is no order, and the holder of `jobs#queue` retries all permits.
 ///
 /// # What it costs
 ///
@@ -101,7 +102,7 @@ use crate::{
 /// # Inspection
 ///
 /// [`Client::locks`](crate::Client::locks) with the prefix `jobs#` lists the holders of the
-/// permits. The holder of `jobs#line` is the first waiter, and its waiters are the other waiters.
+/// permits. The holder of `jobs#queue` is the first waiter, and its waiters are the other waiters.
 /// Observers receive the events of these locks too.
 ///
 /// # Examples
@@ -290,9 +291,10 @@ impl Semaphore {
         self.queue(self.hold)?.first_contact().await?;
         let mut known = None;
         let mut seen = self.try_any(MISSES_MAX, None).await?;
-        for _ in 1..LOOKS_MAX {
+        for _ in 1..SEARCHES_MAX {
             match seen {
                 Seen::Got(guard) => return Ok(Some(guard)),
+                Seen::Silence(_) if self.client.contact_rest().await => {}
                 Seen::Silence(silence) => return Err(silence.into()),
                 // One owner that moves from permit to permit may be seen on each of them. Owners
                 // that are seen twice held all of them in between.
@@ -410,7 +412,7 @@ impl Semaphore {
 
     /// The lock of the first in the queue.
     fn queue(&self, hold: Hold) -> Result<Mutex, LockError> {
-        let part = self.part(self.parts()?.line.clone(), hold);
+        let part = self.part(self.parts()?.queue.clone(), hold);
         Ok(part.named(LockKind::PermitQueue))
     }
 
@@ -444,7 +446,7 @@ impl Semaphore {
 #[derive(Clone, Debug)]
 struct Parts {
     slots: Arc<[Name]>,
-    line: Name,
+    queue: Name,
 }
 
 impl Parts {
@@ -457,9 +459,9 @@ impl Parts {
         }
         let part =
             |suffix: &dyn std::fmt::Display| Name::parse(&format!("{name}#{suffix}"), reserved);
-        let line = part(&"line")?;
+        let queue = part(&SemaphoreLock::Queue)?;
         let slots = (1..=permits).map(|number| part(&number)).collect::<Result<_, _>>()?;
-        Ok(Self { slots, line })
+        Ok(Self { slots, queue })
     }
 }
 
@@ -478,7 +480,7 @@ fn below(jitter: &mut Jitter, bound: usize) -> usize {
 }
 
 /// How often `try_acquire` asks for the holders, if they change meanwhile.
-const LOOKS_MAX: usize = 10;
+const SEARCHES_MAX: usize = 10;
 
 /// How often `try_acquire` tries permits that others try too.
 const MISSES_MAX: usize = 6;

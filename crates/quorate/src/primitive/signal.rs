@@ -13,8 +13,6 @@ use crate::{
 
 /// A flag that is raised when a lock is lost. Clones share the flag.
 ///
-/// Its methods have the names of those of `CancellationToken` in `tokio-util`.
-///
 /// # Examples
 ///
 /// ```
@@ -25,7 +23,7 @@ use crate::{
 /// let guard = client.mutex("orders:42").max_hold(Duration::from_millis(20)).lock().await?;
 /// let flag = guard.loss_token();
 /// let work = std::thread::spawn(move || {
-///     while !flag.is_cancelled() { /* one short step of work that cannot be dropped */ }
+///     while !flag.is_lost() { /* one short step of work that cannot be dropped */ }
 /// });
 /// work.join().unwrap();
 /// # Ok(()) }
@@ -37,8 +35,8 @@ pub struct LossToken {
 }
 
 impl LossToken {
-    pub(super) fn of(guards: &[Guard]) -> Self {
-        Self { held: guards.iter().map(Guard::shared).collect() }
+    pub(super) fn of<'a>(guards: impl IntoIterator<Item = &'a Guard>) -> Self {
+        Self { held: guards.into_iter().map(Guard::shared).collect() }
     }
 
     /// True once the lock is lost, even if it only expired.
@@ -51,13 +49,13 @@ impl LossToken {
     /// # let client = quorate::Client::memory();
     /// let guard = client.mutex("orders:42").lock().await?;
     /// let flag = guard.loss_token();
-    /// assert!(!flag.is_cancelled());
+    /// assert!(!flag.is_lost());
     /// client.shutdown(std::time::Duration::from_secs(1)).await;
-    /// assert!(flag.is_cancelled());
+    /// assert!(flag.is_lost());
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn is_cancelled(&self) -> bool {
+    pub fn is_lost(&self) -> bool {
         self.held.iter().any(|(held, engine)| held.check(engine, engine.now()).is_err())
     }
 
@@ -76,11 +74,11 @@ impl LossToken {
     /// # use std::time::Duration;
     /// let guard = client.mutex("orders:42").max_hold(Duration::from_millis(20)).lock().await?;
     /// let flag = guard.loss_token();
-    /// let watch = tokio::spawn(async move { flag.cancelled().await });
+    /// let watch = tokio::spawn(async move { flag.lost().await });
     /// assert_eq!(watch.await?.reason.as_str(), "max_hold");
     /// # Ok(()) }
     /// ```
-    pub async fn cancelled(&self) -> Lost {
+    pub async fn lost(&self) -> Lost {
         first(self.held.iter().map(|(held, _)| Loss::of(held.clone())).collect::<Vec<_>>()).await
     }
 }

@@ -15,7 +15,7 @@ use quorate::{
 };
 use quorate_testkit::{Server, eventually};
 
-use crate::faults::cluster::{PATIENCE, wait_until_attached};
+use crate::faults::fixture::{PATIENCE, wait_until_attached};
 
 #[test]
 fn every_call_works_without_a_runtime() {
@@ -122,13 +122,13 @@ fn thread_that_waits_for_the_loss_is_woken() {
     let client = Client::try_from(client).unwrap();
     let guard = client.mutex(NAME).lock().unwrap();
     let flag = guard.loss_token();
-    assert!(!flag.is_cancelled());
+    assert!(!flag.is_lost());
     (0..3).for_each(|node| nodes.set(node, Behaviour::Hang));
     let reason = thread::scope(|scope| {
         scope.spawn(|| guard.wait_until_lost().reason).join().expect("the thread ends")
     });
     assert_eq!(reason, LostReason::Expired);
-    assert!(flag.is_cancelled());
+    assert!(flag.is_lost());
     let lost = guard.check().unwrap_err();
     assert_eq!(guard.verify(), Err(VerifyError::Lost(lost.clone())));
     assert_eq!(guard.release(), Err(ReleaseError::Lost(lost)));
@@ -207,7 +207,7 @@ fn use_everything(servers: &[Server]) {
     guard.check().expect("it is held");
     guard.verify().expect("a majority stores it");
     guard.extend(2 * LONG).expect("a majority stores it");
-    assert!(guard.remaining() > LONG && !guard.loss_token().is_cancelled());
+    assert!(guard.remaining() > LONG && !guard.loss_token().is_lost());
 
     assert!(mutex.try_lock().expect("a majority answers").is_none());
     // On a busy machine the nodes may not even have the time to report the holder.

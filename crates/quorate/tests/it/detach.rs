@@ -15,7 +15,7 @@ use quorate::{
 use quorate_testkit::{Server, eventually};
 
 use crate::{
-    faults::cluster::PATIENCE,
+    faults::fixture::PATIENCE,
     links::executor::block_on,
     watchdog::{
         fixture::{NAME, PausedFixture, TICK, TTL, build, is_taken, loss, pass, settings, take},
@@ -28,7 +28,7 @@ fn lease_moves_from_one_client_to_another_on_a_server() {
     let server = Server::start();
     let first = block_on(Client::connect([server.url()])).unwrap();
     let guard = block_on(first.mutex(NAME).ttl(SHORT).lock()).unwrap();
-    let text = block_on(guard.detach()).unwrap().to_string();
+    let text = block_on(guard.detach()).unwrap().expose_secret();
     // As if the process had ended: only the text remains.
     assert!(block_on(first.shutdown(PATIENCE)).is_clean);
 
@@ -86,7 +86,7 @@ async fn lease_survives_conversion_to_text() {
     for name in [NAME, "a:b c:d", "Ümläute und 日本語", "quotes '\" and \\"] {
         let guard = take(&fixture.client.mutex(name).ttl(TTL / 3)).await;
         let lease = guard.detach().await.unwrap();
-        let read: DetachedLease = lease.to_string().parse().unwrap();
+        let read: DetachedLease = lease.expose_secret().parse().unwrap();
         assert_eq!(read, lease);
         assert_eq!((read.name(), read.ttl()), (name, lease.ttl()));
         let adopted = fixture.client.adopt(&read).await.unwrap();
@@ -97,7 +97,7 @@ async fn lease_survives_conversion_to_text() {
 #[tokio::test(start_paused = true)]
 async fn debug_output_and_errors_of_a_lease_hide_the_owner() {
     let lease = PausedFixture::new(1).hold().await.detach().await.unwrap();
-    let text = lease.to_string();
+    let text = lease.expose_secret();
     let owner = text.split(':').nth(2).unwrap();
     assert!(!format!("{lease:?}").contains(owner));
     assert_eq!("something else".parse::<DetachedLease>(), Err(ParseLeaseError::Malformed));

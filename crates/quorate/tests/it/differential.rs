@@ -9,10 +9,13 @@
 //! pass as well. The clocks are often set to the millisecond in which something expires, or to one
 //! next to it.
 
+mod asides;
 mod batch;
+mod connection;
+mod keys;
+mod node;
 mod quarantine;
 mod queue;
-mod replies;
 mod tracker;
 
 use std::{env, thread};
@@ -28,7 +31,7 @@ use quorate_testkit::{Flavour, Server};
 
 use self::{
     batch::{Draw, Memory, Step},
-    replies::{Answered, Wire, show},
+    node::{Answered, Node, show},
     tracker::Tracker,
 };
 
@@ -50,19 +53,19 @@ fn ten_thousand_random_commands_match_the_store_on_full_servers() {
 fn compare_on_every_server(pace: Pace, memory: Memory, commands_min: u64) {
     let seed = seed();
     on_every_flavour(pace, |server| {
-        let mut trial = Trial {
+        let mut comparison = Comparison {
             seed,
             draw: Draw::new(Jitter::new(seed), memory),
-            wire: Wire::connect(server, pace),
+            node: Node::connect(server, pace),
             store: Store::new(),
-            told_at: NodeTime::from_micros(0),
+            batch_at: NodeTime::from_micros(0),
             tracker: Tracker::default(),
             last: Vec::new(),
         };
-        while trial.tracker.compared < commands_min {
-            trial.run_batch();
+        while comparison.tracker.compared < commands_min {
+            comparison.run_batch();
         }
-        trial.tracker.check_coverage(seed, memory);
+        comparison.tracker.check_coverage(seed, memory);
     });
 }
 
@@ -75,9 +78,9 @@ enum Pace {
     Set,
 }
 
-/// Runs a trial on a server of each kind at the same time. A panic names the thread, which has the
+/// Runs this on a server of each kind at the same time. A panic names the thread, which has the
 /// name of the flavour.
-fn on_every_flavour(pace: Pace, trial: impl Fn(&Server) + Sync) {
+fn on_every_flavour(pace: Pace, run: impl Fn(&Server) + Sync) {
     thread::scope(|scope| {
         for flavour in Flavour::ALL {
             let server = Server::builder().flavour(flavour);
@@ -85,9 +88,9 @@ fn on_every_flavour(pace: Pace, trial: impl Fn(&Server) + Sync) {
                 Pace::Real => server,
                 Pace::Set => server.own_clock(),
             };
-            let trial = &trial;
+            let run = &run;
             let thread = thread::Builder::new().name(format!("{flavour:?}"));
-            thread.spawn_scoped(scope, move || trial(&server.start())).expect("a thread");
+            thread.spawn_scoped(scope, move || run(&server.start())).expect("a thread");
         }
     });
 }
@@ -100,33 +103,33 @@ fn seed() -> u64 {
     }
 }
 
-struct Trial<'a> {
+struct Comparison<'a> {
     seed: u64,
     draw: Draw,
-    wire: Wire<'a>,
+    node: Node<'a>,
     store: Store,
     /// The time of the last batch.
-    told_at: NodeTime,
+    batch_at: NodeTime,
     tracker: Tracker,
     /// What was compared last, for the report of a difference.
     last: Vec<String>,
 }
 
-impl Trial<'_> {
+impl Comparison<'_> {
     fn run_batch(&mut self) {
         let ends = self.ends_in_ms();
-        self.wire.let_pass(self.draw.pause_ms(&ends));
+        self.node.let_pass(self.draw.pause_ms(&ends));
         let steps = self.draw.batch();
-        let Answered { from, to, replies, .. } = self.wire.ask(&steps, &[]);
+        let Answered { from, to, replies, .. } = self.node.ask(&steps, &[]);
         // A clock that was set back counts like a millisecond that ended: the time of the batch is
         // unknown.
-        if from.as_millis() != to.as_millis() || from.as_millis() < self.told_at.as_millis() {
+        if from.as_millis() != to.as_millis() || from.as_millis() < self.batch_at.as_millis() {
             self.tracker.handle_dropped();
-            self.wire.clear();
+            self.node.clear();
             self.store.clear();
             self.store.set_full(false);
             self.draw.clear();
-            self.told_at = NodeTime::from_micros(0);
+            self.batch_at = NodeTime::from_micros(0);
             return;
         }
         let mut expired = self.expired(from);
@@ -140,7 +143,7 @@ impl Trial<'_> {
                 self.tracker.handle_expiry(step);
             }
         }
-        self.told_at = from;
+        self.batch_at = from;
     }
 
     fn compare(&mut self, step: &Step, from_server: Option<Result<Reply, String>>, now: NodeTime) {
@@ -153,7 +156,7 @@ impl Trial<'_> {
         let Self { seed, tracker, last, .. } = self;
         assert!(
             from_server == from_store,
-            "a difference after {} commands, seed {seed}:\n  {}\nbut the store says: {store}\n\
+            "a difference after {} commands, seed {seed}:\n  {}\nbut the store replies: {store}\n\
              repeat with QUORATE_SEED={seed}",
             tracker.compared,
             last.join("\n  "),
@@ -165,15 +168,15 @@ impl Trial<'_> {
 
     /// When keys will expire, if that is soon or the clock can be set.
     fn ends_in_ms(&self) -> Vec<u64> {
-        let (mut store, now) = (self.store.clone(), self.told_at);
-        let names = self.draw.names.iter().filter(|_| self.wire.is_set());
+        let (mut store, now) = (self.store.clone(), self.batch_at);
+        let names = self.draw.names.iter().filter(|_| self.node.is_set());
         let left = names.map(|name| left_ms(&mut store, now, name));
         left.flatten().filter(|left| *left <= JUMP_MS_MAX).collect()
     }
 
     /// The names that have expired since the last batch.
     fn expired(&mut self, now: NodeTime) -> Vec<Name> {
-        let before = self.store.names(self.told_at);
+        let before = self.store.names(self.batch_at);
         let after = self.store.names(now);
         before.into_iter().filter(|name| !after.contains(name)).collect()
     }

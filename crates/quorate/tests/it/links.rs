@@ -3,6 +3,7 @@
 mod attach;
 pub(crate) mod executor;
 mod forgotten;
+mod monitor;
 mod nonces;
 mod order;
 mod pressure;

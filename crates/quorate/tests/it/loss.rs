@@ -2,5 +2,6 @@
 
 mod deadlines;
 mod majority;
+mod reports;
 mod watchers;
 mod work;

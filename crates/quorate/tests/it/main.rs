@@ -13,6 +13,7 @@ mod rwlock;
 mod blocking;
 mod cancellation;
 mod detach;
+#[cfg(feature = "__simulation")]
 mod differential;
 mod faults;
 mod fence;
@@ -24,13 +25,14 @@ mod local;
 mod loss;
 mod mutex_all;
 mod observe;
-mod peer_defects;
 mod permissions;
 mod quarantine;
 mod queue;
 mod reentrant;
+mod release;
 mod semaphore;
 mod shutdown;
 #[cfg(feature = "tls")]
 mod tls;
+mod waiting;
 mod watchdog;

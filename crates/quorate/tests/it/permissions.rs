@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use quorate::diagnose::{Purpose, RIGHTS};
 use quorate::error::LockError;
 use quorate::{Client, Mutex};
 use quorate_testkit::{Server, redis::cmd};
 
+use crate::cancellation::fixture::poll;
 use crate::conformance::fixture::{LONG, PATIENCE, take};
 
 /// A server does not report which command of a script it denied.
@@ -77,6 +79,40 @@ async fn listed_commands_are_enough_for_quarantine_readers_and_permits() {
         .expect("it is held");
 }
 
+/// Callers that come while the server is busy share a call. The server rejects a call that names a
+/// lock which the user may not access.
+#[tokio::test(flavor = "multi_thread")]
+async fn lock_that_the_user_may_not_access_does_not_affect_others() {
+    let server = with_user(Server::start());
+    let settings = Client::builder().quarantine(false).vote_timeout(PATIENCE).ttl(PATIENCE);
+    let settings = settings.nodes([server.url_with("app", "secret", 0)]);
+    let client = settings.connect().await.expect("the user may connect");
+    for _ in 0..10 {
+        let names = (0..12).map(|number| match number {
+            7 => "other".to_owned(),
+            _ => format!("app:{number}"),
+        });
+        let mutexes: Vec<Mutex> = names.map(|name| client.mutex(name)).collect();
+        server.pause();
+        let mut calls: Vec<_> = mutexes.iter().map(|mutex| Box::pin(mutex.lock())).collect();
+        for call in &mut calls {
+            assert!(poll(call.as_mut()).is_pending(), "the server is paused");
+        }
+        server.resume();
+        for (number, call) in calls.into_iter().enumerate() {
+            match (number, call.await) {
+                (7, Err(LockError::Denied { nodes, .. })) => {
+                    let error = nodes[0].to_string();
+                    assert!(error.contains("NOPERM"), "{error}");
+                }
+                (7, other) => panic!("{other:?}"),
+                (_, granted) => granted.expect("it is free").release().await.expect("it is held"),
+            }
+        }
+    }
+    assert!(server.lock_keys().is_empty(), "a lock is left");
+}
+
 /// Adds a user with the permissions of the page, and no others.
 fn with_user(server: Server) -> Server {
     let mut user = cmd("ACL");
@@ -86,10 +122,20 @@ fn with_user(server: Server) -> Server {
     server
 }
 
-/// The commands that docs/operations.md lists.
-fn commands() -> Vec<String> {
+/// The page and `quorate doctor` have the same list.
+#[test]
+fn page_lists_the_commands_that_a_diagnosis_checks() {
     let page = include_str!("../../../../docs/operations.md");
     let (_, rest) = page.split_once("```acl\n").expect("the page lists them");
-    let (commands, _) = rest.split_once("```").expect("the list ends");
-    commands.split_whitespace().map(str::to_owned).collect()
+    let (listed, rest) = rest.split_once("```").expect("the list ends");
+    assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), commands());
+    for right in RIGHTS.iter().filter(|right| right.purpose != Purpose::Locks) {
+        assert!(rest.contains(&format!("`{}`", right.rule)), "{right:?}");
+    }
+}
+
+/// The rules for all that a client without `durable_nodes` does.
+fn commands() -> Vec<&'static str> {
+    let needed = RIGHTS.iter().filter(|right| right.purpose != Purpose::Durability);
+    needed.map(|right| right.rule).collect()
 }

@@ -52,7 +52,7 @@ fn all_names(permits: &Permits) -> Vec<String> {
 async fn wait_for_queue(fixture: &Fixture, client: &Client, permits: u32, behind: u64) {
     let is_line = fixture.mode() == Mode::Queue;
     loop {
-        let line = client.inspect("jobs#line").await.expect("the nodes tell");
+        let line = client.inspect("jobs#queue").await.expect("the nodes tell");
         let mut is_there = line.holder.is_some() && (!is_line || line.waiting_total == behind);
         for number in 1..=permits {
             let slot = client.inspect(format!("jobs#{number}")).await.expect("the nodes tell");

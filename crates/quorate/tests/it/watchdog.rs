@@ -3,9 +3,11 @@
 mod batches;
 mod clocks;
 mod endings;
+mod extends;
 mod extensions;
 pub(crate) mod fixture;
 pub(crate) mod journal;
 mod pace;
+mod renewals;
 mod servers;
 mod timers;

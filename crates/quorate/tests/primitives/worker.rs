@@ -106,7 +106,7 @@ impl Worker {
         let valid_until = Moment::now().after(writer.remaining());
         let fence = writer.fence().ok_or("writers have fences")?.get();
         let holding = request.acquired(Some(fence), Some(valid_until));
-        for _ in 0..self.dice.below(LOOKS) {
+        for _ in 0..self.dice.below(CHECKS) {
             let _ = writer.verify().await;
             extend(&holding, || writer.remaining());
         }
@@ -221,9 +221,9 @@ impl Worker {
     /// lease.
     async fn hold(&mut self, held: &Held) {
         let until = self.dice.is_one_in(20).then(|| Moment::now().after(TTL + TTL / 2));
-        let mut looks = self.dice.below(LOOKS);
-        while looks > 0 || until.is_some_and(|until| Moment::now() < until) {
-            looks = looks.saturating_sub(1);
+        let mut checks = self.dice.below(CHECKS);
+        while checks > 0 || until.is_some_and(|until| Moment::now() < until) {
+            checks = checks.saturating_sub(1);
             if let Err(VerifyError::Lost(_)) = held.guard.verify().await {
                 return;
             }
@@ -320,4 +320,4 @@ fn unless_in_vain<T>(got: Result<T, LockError>) -> Result<Option<T>, LockError> 
 const LOCK: &str = "round";
 
 /// How often a holder asks the nodes whether it still holds the lock, at the most.
-const LOOKS: usize = 12;
+const CHECKS: usize = 12;

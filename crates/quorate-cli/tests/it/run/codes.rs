@@ -112,7 +112,7 @@ fn invalid_arguments_are_64() {
         (&["--ttl", "0", "x", "true"], "invalid ttl 0"),
         (&["--ttl", "2s", "-k", "1.5s", "x", "true"], "more than half of the ttl"),
         (&["-E", "256", "x", "true"], "256"),
-        (&["--min-hold", "3s", "--max-hold", "2s", "x", "true"], "--max-hold 2.0 s is less"),
+        (&["--min-hold", "3s", "--max-hold", "2s", "x", "true"], "--max-hold 2 s is less"),
     ] {
         fixture.run(args.iter().copied()).assert_code(64).assert_stderr(expected);
     }

@@ -156,7 +156,7 @@ fn invalid_use_of_permits_is_64() {
         let acquire = ["acquire"].into_iter().chain(all).chain(["x"]);
         fixture.exec(acquire).assert_code(64).assert_stderr(expected);
     }
-    for part in ["x#1", "x#2", "x#7", "x#line"] {
+    for part in ["x#1", "x#2", "x#7", "x#queue"] {
         let ended = fixture.run(jobs("2", &["-l", part, "x", "true"])).assert_code(64);
         ended.assert_stderr(&format!(
             "{part:?} is one of the locks that make up the permits of \"x\""
@@ -216,14 +216,14 @@ fn first_waiter_leaves_the_queue_at_once_when_terminated() {
         let wait = |args: &[&str]| {
             let flags = ["--ttl", "60s", "--permits", "2"];
             let running = fixture.start(flags.iter().chain(args).copied().chain(["jobs", "true"]));
-            let who = format!("/{}", running.pid().as_raw_nonzero());
+            let who = format!("/{} ", running.pid().as_raw_nonzero());
             (running, who)
         };
-        let is_first = |who: &str| first_waiter(&fixture).is_some_and(|first| first.ends_with(who));
+        let is_first = |who: &str| first_waiter(&fixture).is_some_and(|first| first.contains(who));
         let (first, who) = wait(&[]);
         eventually("the first one is first", PATIENCE, || is_first(&who));
         let (second, who) = wait(&[]);
-        fixture.await_waiting("jobs#line", 1);
+        fixture.await_waiting("jobs#queue", 1);
         first.signal(Signal::TERM);
         first.end().assert_code(143);
         eventually("the second one is first", PATIENCE, || is_first(&who));
@@ -312,7 +312,7 @@ fn permit_of_a_killed_holder_expires_after_its_ttl() {
 
 /// The first waiter for a permit of "jobs".
 fn first_waiter(fixture: &Fixture) -> Option<String> {
-    let ended = fixture.exec(["show", "jobs#line", "-o", "json"]).assert_code(0);
+    let ended = fixture.exec(["show", "jobs#queue", "-o", "json"]).assert_code(0);
     let json: Value = serde_json::from_str(ended.out()).expect("JSON");
     json["holder"]["who"].as_str().map(str::to_owned)
 }

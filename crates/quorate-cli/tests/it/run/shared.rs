@@ -16,7 +16,7 @@ fn readers_come_in_together_and_wait_behind_a_writer() {
         let note = |word: &str| format!("echo {word} >> order");
         let mut writer = fixture.start(["--who", "me", "x", "--", "sh", "-c", &note("writer")]);
         fixture.await_waiting("x", 1);
-        for patience in [["-n", "-q"], ["-w", "0.3"]] {
+        for patience in [["-n", "-v"], ["-w", "0.3"]] {
             let args = patience.into_iter().chain(["--shared", "x", "true"]);
             let ended = fixture
                 .run_until_answered(args)

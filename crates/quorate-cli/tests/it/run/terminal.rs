@@ -263,22 +263,22 @@ const INTERRUPTED: &str = "trap \"echo interrupted$((1 + 1)); exit 4\" INT; \
 
 impl Fixture {
     #[track_caller]
-    fn await_screen(&self, text: &str) {
+    pub(crate) fn await_screen(&self, text: &str) {
         let is_shown = || self.read("screen").contains(text);
         self.await_that_or(|| format!("{text:?} in {:?}", self.read("screen")), is_shown);
     }
 }
 
 /// A terminal with a program in it.
-struct Terminal(Running);
+pub(crate) struct Terminal(Running);
 
 impl Terminal {
     /// Starts `quorate` with these arguments.
-    fn start(fixture: &Fixture, args: &str) -> Self {
+    pub(crate) fn start(fixture: &Fixture, args: &str) -> Self {
         Self::start_program(fixture, &format!("{} {args}", env!("CARGO_BIN_EXE_quorate")))
     }
 
-    fn start_program(fixture: &Fixture, line: &str) -> Self {
+    pub(crate) fn start_program(fixture: &Fixture, line: &str) -> Self {
         Self::start_with(fixture, line, "")
     }
 
@@ -298,7 +298,7 @@ impl Terminal {
 
     /// Waits for the end of the program.
     #[track_caller]
-    fn end(self) -> Ended {
+    pub(crate) fn end(self) -> Ended {
         self.0.end()
     }
 }

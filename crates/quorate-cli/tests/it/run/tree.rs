@@ -57,8 +57,8 @@ fn process_that_forks_continuously_is_killed() {
             if victim != "quorate" {
                 running.end();
             }
-            let look = "a=$(cat generation); sleep 0.2; b=$(cat generation); [ \"$a\" = \"$b\" ]";
-            let next = fixture.run(["x", "--", "sh", "-c", look]);
+            let check = "a=$(cat generation); sleep 0.2; b=$(cat generation); [ \"$a\" = \"$b\" ]";
+            let next = fixture.run(["x", "--", "sh", "-c", check]);
             assert_eq!(next.code(), 0, "{how}, {victim} killed: it goes on");
         }
     }

@@ -28,12 +28,12 @@ const T0: u64 = 1_800_000_000_000;
 fn one_holder_at_a_time_with_growing_fences_in_any_order_of_messages() {
     let mut holds = 0;
     for seed in 0..3_000 {
-        holds += World::new(seed).run();
+        holds += Fixture::new(seed).run();
     }
     assert!(holds > 10_000, "only {holds} holders");
 }
 
-struct World {
+struct Fixture {
     seed: u64,
     jitter: Jitter,
     now: Moment,
@@ -73,7 +73,7 @@ struct Request {
     command: Command,
 }
 
-impl World {
+impl Fixture {
     fn new(seed: u64) -> Self {
         let mut jitter = Jitter::new(seed);
         let now = Moment::ZERO;
@@ -88,12 +88,12 @@ impl World {
         let breaks_left = u32::try_from(jitter.next() % 4).unwrap();
         let stores = [const { Store::new() }; NODES];
         let (holder, fence, holds, late) = (None, Fence::ZERO, 0, Vec::new());
-        let mut world =
+        let mut fixture =
             Self { seed, jitter, now, stores, clients, holder, fence, holds, breaks_left, late };
         for (client, node) in (0..CLIENTS * NODES).map(|pair| (pair / NODES, pair % NODES)) {
-            world.attach(client, node);
+            fixture.attach(client, node);
         }
-        world
+        fixture
     }
 
     /// Runs until every client is finished and every message has arrived.

@@ -25,7 +25,7 @@ fn release(lock: usize, number: u64) -> Command {
     Command::Release { name: name(lock), owner: owner(number), yields: None }
 }
 
-fn prolong(locks: &[usize]) -> Command {
+fn extend_keys(locks: &[usize]) -> Command {
     let entry = |lock: &usize| KeyExtension { name: name(*lock), owner: owner(1), ttl_ms: 1 };
     Command::ExtendKeys { entries: locks.iter().map(entry).collect(), sender: None }
 }
@@ -39,25 +39,34 @@ fn popped(commands: &[Command], joins: Joins) -> Vec<Transmit> {
     std::iter::from_fn(|| outgoing.pop(joins)).collect()
 }
 
-/// The number of entries in each command that is sent. Checks that they are in order.
+/// The number of entries in each command that is sent. Checks that all are sent, and those about
+/// one lock in order.
 fn lengths_of(commands: &[Command], joins: Joins) -> Vec<usize> {
     let popped = popped(commands, joins);
     let entries = popped.iter().flat_map(|it| it.about.entries(&it.command, None));
-    let entries: Vec<_> = entries.map(|(about, command, _)| (about.clone(), command)).collect();
-    let expected = commands.iter().enumerate();
-    let expected: Vec<_> =
-        expected.map(|(call, command)| (About::Round(CallId(call as u64)), command)).collect();
-    assert_eq!(entries, expected);
+    let mut calls: Vec<usize> = Vec::new();
+    for (about, command, _) in entries {
+        let About::Round(CallId(call)) = about else { panic!("{about:?}") };
+        calls.push(usize::try_from(*call).unwrap());
+        assert_eq!(&commands[calls[calls.len() - 1]], command);
+    }
+    for (at, call) in calls.iter().enumerate() {
+        let name = commands[*call].entry_name();
+        let later = calls[at + 1..].iter().filter(|it| commands[**it].entry_name() == name);
+        assert!(name.is_none() || later.into_iter().all(|it| it > call), "{calls:?}");
+    }
+    calls.sort_unstable();
+    assert!(calls.into_iter().eq(0..commands.len()));
     popped.iter().map(|it| it.command.entries().len()).collect()
 }
 
 fn lengths(commands: &[Command]) -> Vec<usize> {
-    lengths_of(commands, |_| true)
+    lengths_of(commands, |_, _| true)
 }
 
 #[test]
 fn single_command_is_sent_without_a_batch() {
-    let popped = popped(&[acquire(1, 1, true)], |_| true);
+    let popped = popped(&[acquire(1, 1, true)], |_, _| true);
     let [Transmit { about: About::Round(_), command: Command::Acquire { .. } }] = &popped[..]
     else {
         panic!("{popped:?}")
@@ -67,7 +76,8 @@ fn single_command_is_sent_without_a_batch() {
 #[test]
 fn commands_about_different_locks_are_sent_together_in_order() {
     let check = Command::Check { name: name(4), owner: owner(1) };
-    let commands = [acquire(1, 1, false), release(2, 2), acquire(3, 3, true), check, prolong(&[5])];
+    let commands =
+        [acquire(1, 1, false), release(2, 2), acquire(3, 3, true), check, extend_keys(&[5])];
     assert_eq!(lengths(&commands), [5]);
 }
 
@@ -84,9 +94,9 @@ fn batch_is_bounded() {
 }
 
 #[test]
-fn batch_ends_before_a_name_repeats() {
+fn no_command_overtakes_an_earlier_one_about_the_same_lock() {
     let commands = [acquire(1, 1, false), acquire(2, 2, false), release(1, 1), acquire(3, 3, true)];
-    assert_eq!(lengths(&commands), [2, 2]);
+    assert_eq!(lengths(&commands), [3, 1]);
     assert_eq!(lengths(&[acquire(1, 1, true), release(1, 1)]), [1, 1]);
     assert_eq!(lengths(&[release(1, 1), acquire(1, 2, true), acquire(1, 3, true)]), [1, 2]);
 }
@@ -99,7 +109,7 @@ fn heartbeats_of_one_lock_are_sent_together() {
 
 #[test]
 fn renewals_of_several_leases_are_sent_separately() {
-    let commands = [release(1, 1), prolong(&[2, 3]), release(4, 4), release(5, 5)];
+    let commands = [release(1, 1), extend_keys(&[2, 3]), release(4, 4), release(5, 5)];
     assert_eq!(lengths(&commands), [1, 1, 2]);
 }
 
@@ -113,13 +123,15 @@ fn only_commands_that_the_node_joins_are_sent_in_a_batch() {
         acquire(4, 5, true),
         acquire(5, 6, false),
     ];
-    assert_eq!(lengths_of(&commands, Command::is_heartbeat), [2, 1, 1, 1, 1]);
-    assert_eq!(lengths_of(&commands, |_| false), [1; 6]);
+    let heartbeats: Joins = |first, next| first.is_heartbeat() && next.is_heartbeat();
+    assert_eq!(lengths_of(&commands, heartbeats), [3, 1, 1, 1]);
+    assert_eq!(lengths_of(&commands, Command::shares_call), [4, 2]);
+    assert_eq!(lengths_of(&commands, |_, _| false), [1; 6]);
 }
 
 #[test]
 fn each_entry_gets_its_own_reply_or_none() {
-    let popped = popped(&[release(1, 1), release(2, 2)], |_| true);
+    let popped = popped(&[release(1, 1), release(2, 2)], |_, _| true);
     let [Transmit { about, command }] = &popped[..] else { panic!("{popped:?}") };
     let answers = |reply| -> Vec<_> { about.entries(command, reply).map(|it| it.2).collect() };
     let released = Reply::Released { is_ours: true };

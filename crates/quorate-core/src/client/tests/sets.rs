@@ -219,7 +219,7 @@ impl Run {
                 }
                 self.pass_time();
             }
-            together += self.look();
+            together += self.count_together();
         }
         panic!("seed {}: it does not end", self.seed);
     }
@@ -293,7 +293,7 @@ impl Run {
 
     /// Checks which sets are held, and lets holders continue. Returns how many sets were held at
     /// the same time as another.
-    fn look(&mut self) -> u64 {
+    fn count_together(&mut self) -> u64 {
         let now = self.now;
         for number in 0..self.callers.len() {
             let is_done = self.below(6) == 0;
@@ -398,7 +398,7 @@ impl Caller {
 
 fn sent_all(machine: &mut Client<Named>, node: usize) -> Vec<Transmit> {
     while machine.poll_event().is_some() {}
-    std::iter::from_fn(|| machine.poll_transmit(node, |_| true)).collect()
+    std::iter::from_fn(|| machine.poll_transmit(node, |_, _| true)).collect()
 }
 
 fn session(number: usize) -> Session {

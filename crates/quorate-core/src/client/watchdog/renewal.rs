@@ -54,7 +54,7 @@ impl Watchdog {
         let Settled { lease, extension, held_until, outcome } = settled;
         // If the guard was dropped in the meantime, the key may be gone because of the release.
         // That is not a loss.
-        let is_held = |held: &&mut HeldLease| !held.is_loss_reported;
+        let is_held = |held: &&mut Box<HeldLease>| !held.is_loss_reported;
         let Some(held) = self.leases.get_mut(&lease).filter(is_held) else { return };
         let margin = match outcome {
             Outcome::Gone => Duration::ZERO,

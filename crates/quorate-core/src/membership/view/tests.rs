@@ -260,7 +260,7 @@ fn clients_with_other_settings_get_the_disagreement() {
     let Opinion::Differs(differs) = opinion else { panic!("{opinion:?}") };
     assert_eq!(
         differs.to_string(),
-        "the nodes have agreed on a max_ttl of 500 ms, this client has 1000 ms"
+        "the nodes have agreed on a max_ttl of 500 ms, this client has 1 s"
     );
     let mut twice = Fixture::client(&[0, 1, 2]);
     assert!(votes(&fixture.call(&mut twice, 0, 0)));
@@ -415,7 +415,7 @@ fn a_step_of_the_clock_after_the_handshake_prevents_the_session() {
 
 /// The clock of the client that began the quarantine was an hour ahead.
 #[test]
-fn a_clients_clock_that_was_ahead_does_not_prolong_a_quarantine() {
+fn a_clients_clock_that_was_ahead_does_not_extend_a_quarantine() {
     let (mut fixture, mut view) = Fixture::founded(3);
     fixture.stores[1].clear();
     let now_ms = fixture.now_ms;

@@ -75,7 +75,7 @@ impl<'a> Acquisition<'a> {
             also: &request.also,
             ttl: request.ttl_ms.map(Duration::from_millis),
             wait: Duration::from_millis(request.wait_ms).min(service.limits().wait_max),
-            who: who(request.owner.as_deref(), request.reason.as_deref()),
+            who: description(request.who.as_deref(), request.why.as_deref()),
             mode: request.mode,
             permits,
             take: request.take,
@@ -243,13 +243,13 @@ fn conflict() -> Problem {
     Problem::new(Code::IdempotencyConflict, detail)
 }
 
-/// The description of the holder: the owner, followed by the reason.
-fn who(owner: Option<&str>, reason: Option<&str>) -> Option<String> {
-    match (owner, reason) {
+/// The description of the holder: who it is, followed by its purpose.
+fn description(who: Option<&str>, why: Option<&str>) -> Option<String> {
+    match (who, why) {
         (None, None) => None,
-        (Some(owner), None) => Some(owner.to_owned()),
-        (None, Some(reason)) => Some(format!("({reason})")),
-        (Some(owner), Some(reason)) => Some(format!("{owner} ({reason})")),
+        (Some(who), None) => Some(who.to_owned()),
+        (None, Some(why)) => Some(format!("({why})")),
+        (Some(who), Some(why)) => Some(format!("{who} ({why})")),
     }
 }
 

@@ -60,8 +60,8 @@ mod tests {
         let names: Vec<String> = names.into_iter().chain(long).collect();
         let mut all = Vec::new();
         for name in &names {
-            for said in ["b", "b/c", "c", "/c"] {
-                let identity = identity(name, said).unwrap();
+            for given in ["b", "b/c", "c", "/c"] {
+                let identity = identity(name, given).unwrap();
                 assert!(identity.len() <= 128);
                 all.push(identity);
             }

@@ -114,7 +114,7 @@ impl Handshakes {
     }
 
     /// A session begins or goes on. Returns for how long the node is not to be asked for locks.
-    pub(super) fn hear_again(&mut self, node: usize) -> Nanos {
+    pub(super) fn record_session(&mut self, node: usize) -> Nanos {
         self.view.record_ping(node);
         self.seats[node].recovers_in
     }
@@ -147,22 +147,27 @@ impl Handshakes {
     }
 
     /// Returns the opinion about a node, and whether the handshakes of the others must be repeated.
-    pub(super) fn hear(&mut self, node: usize, sent_at: Moment, met: &NodeInfo) -> (Opinion, bool) {
-        self.know(node, met.time_us, sent_at);
-        self.view.record(node, met.clone())
+    pub(super) fn record(
+        &mut self,
+        node: usize,
+        sent_at: Moment,
+        info: &NodeInfo,
+    ) -> (Opinion, bool) {
+        self.know(node, info.time_us, sent_at);
+        self.view.record(node, info.clone())
     }
 
     pub(super) fn decide(
         &mut self,
         node: usize,
         opinion: Opinion,
-        met: &NodeInfo,
+        info: &NodeInfo,
         now: Nanos,
     ) -> NextStep {
         match opinion {
             Opinion::Votes(mark) => {
                 self.seats[node].mark = Some(mark);
-                self.seats[node].recovers_in = met.recovers_in_ms * MS;
+                self.seats[node].recovers_in = info.recovers_in_ms * MS;
                 NextStep::Votes
             }
             Opinion::Quarantined(Quarantine { left_ms, .. }) => {

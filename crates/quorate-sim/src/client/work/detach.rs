@@ -87,7 +87,7 @@ impl Client {
         self.think(env, task);
     }
 
-    /// The caller has gone: the lease is released.
+    /// The caller has left: the lease is released.
     pub(super) fn stop_handing_over(&mut self, env: &mut Env, task: usize) {
         if let Some(Handing { lock, lease, to: _ }) = self.tasks[task].handing.take() {
             self.release_lease(env, lock, lease, None);

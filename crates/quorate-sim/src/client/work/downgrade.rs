@@ -107,7 +107,7 @@ impl Client {
         self.hold_on(env, task, reader);
     }
 
-    /// The caller has gone: the lease is released.
+    /// The caller has left: the lease is released.
     pub(super) fn stop_downgrade(&mut self, env: &mut Env, task: usize) {
         if let Some(Becoming { lock: _, lease }) = self.tasks[task].becoming.take() {
             self.release(env, lease, None);

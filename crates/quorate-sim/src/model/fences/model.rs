@@ -24,20 +24,20 @@ pub(super) struct FenceModel {
 pub(super) enum Step {
     /// An attempt begins.
     Start(usize),
-    /// A node runs the request to take the key.
-    Take(usize, usize),
+    /// A node runs the request to set the key.
+    SetKey(usize, usize),
     /// The attempt receives the reply that it has the key.
-    HearTaken(usize, usize),
+    ReceiveGrant(usize, usize),
     /// The attempt has waited for long enough, and acts on what it has.
     Decide(usize),
     /// A node runs the request to store the fence.
     Confirm(usize, usize),
     /// The attempt receives the reply.
-    HearConfirmed(usize, usize),
+    ReceiveConfirmation(usize, usize),
     /// The attempt gives up, or its lease has ended.
     End(usize),
     /// The key of an attempt that has ended is deleted.
-    Free(usize, usize),
+    DeleteKey(usize, usize),
     /// A holder takes a lost key again.
     Heal(usize, usize),
     /// A key goes before its time.
@@ -63,17 +63,17 @@ impl FenceModel {
                     .iter_mut()
                     .for_each(|node| node.asks[attempt] = AcquireRequest::OnItsWay);
             }
-            Step::Take(attempt, node) => take(state, attempt, node),
-            Step::HearTaken(attempt, node) => {
+            Step::SetKey(attempt, node) => set_key(state, attempt, node),
+            Step::ReceiveGrant(attempt, node) => {
                 if let AcquireRequest::Granted(fence) = state.nodes[node].asks[attempt] {
-                    state.nodes[node].asks[attempt] = AcquireRequest::Heard(fence);
+                    state.nodes[node].asks[attempt] = AcquireRequest::Received(fence);
                 }
             }
             Step::Decide(attempt) => self.decide(state, attempt),
             Step::Confirm(attempt, node) => self.confirm(state, attempt, node),
-            Step::HearConfirmed(attempt, node) => hear_confirmed(state, attempt, node),
+            Step::ReceiveConfirmation(attempt, node) => receive_confirmation(state, attempt, node),
             Step::End(attempt) => state.end(attempt),
-            Step::Free(_, node) => state.nodes[node].key = None,
+            Step::DeleteKey(_, node) => state.nodes[node].key = None,
             Step::Heal(attempt, node) => {
                 if let Phase::Held(fence) = state.attempts[attempt].phase {
                     state.nodes[node].key = Some(number(attempt));
@@ -96,11 +96,11 @@ impl FenceModel {
     }
 
     fn decide(&self, state: &mut State, attempt: usize) {
-        let heard = heard(state, attempt);
-        let count = |fence: u8| heard.iter().filter(|it| **it == fence).count();
-        let largest = heard.iter().copied().max().unwrap_or(0);
+        let received = received(state, attempt);
+        let count = |fence: u8| received.iter().filter(|it| **it == fence).count();
+        let largest = received.iter().copied().max().unwrap_or(0);
         let agreed = match self.settings.decide {
-            Decide::AnyMajority => heard.iter().copied().find(|fence| count(*fence) >= QUORUM),
+            Decide::AnyMajority => received.iter().copied().find(|fence| count(*fence) >= QUORUM),
             Decide::Largest => Some(largest).filter(|largest| count(*largest) >= QUORUM),
         };
         match agreed {
@@ -149,7 +149,7 @@ impl FenceModel {
         match phase {
             Phase::Unborn => steps.push(Step::Start(attempt)),
             Phase::Asking => {
-                if heard(state, attempt).len() >= QUORUM {
+                if received(state, attempt).len() >= QUORUM {
                     steps.push(Step::Decide(attempt));
                 }
                 steps.push(Step::End(attempt));
@@ -161,20 +161,20 @@ impl FenceModel {
         for (number_of, node) in state.nodes.iter().enumerate() {
             let votes = node.waits_for.is_none();
             if node.asks[attempt] == AcquireRequest::OnItsWay && may_take && votes {
-                steps.push(Step::Take(attempt, number_of));
+                steps.push(Step::SetKey(attempt, number_of));
             }
             if matches!(node.asks[attempt], AcquireRequest::Granted(_)) && phase == Phase::Asking {
-                steps.push(Step::HearTaken(attempt, number_of));
+                steps.push(Step::ReceiveGrant(attempt, number_of));
             }
             match node.confirms[attempt] {
                 Confirm::OnItsWay => steps.push(Step::Confirm(attempt, number_of)),
                 Confirm::Stored | Confirm::Refused(_) => {
-                    steps.push(Step::HearConfirmed(attempt, number_of));
+                    steps.push(Step::ReceiveConfirmation(attempt, number_of));
                 }
-                Confirm::Unsent | Confirm::Heard => {}
+                Confirm::Unsent | Confirm::Received => {}
             }
             if phase == Phase::Over && node.key == Some(number(attempt)) {
-                steps.push(Step::Free(attempt, number_of));
+                steps.push(Step::DeleteKey(attempt, number_of));
             }
             if let Phase::Held(fence) = phase
                 && self.settings.heals
@@ -188,10 +188,10 @@ impl FenceModel {
     }
 }
 
-/// A node runs the request to take its key; as in the product, every grant has a new fence.
-fn take(state: &mut State, attempt: usize, node: usize) {
+/// A node runs the request to set its key; as in the product, every grant has a new fence.
+fn set_key(state: &mut State, attempt: usize, node: usize) {
     let proposal = state.attempts[attempt].proposal;
-    let is_heard = state.attempts[attempt].phase == Phase::Asking;
+    let is_received = state.attempts[attempt].phase == Phase::Asking;
     let node = &mut state.nodes[node];
     if node.key.is_some() {
         node.asks[attempt] = AcquireRequest::Refused;
@@ -202,36 +202,36 @@ fn take(state: &mut State, attempt: usize, node: usize) {
     node.key = Some(number(attempt));
     node.fence = u8::try_from(fence).unwrap_or(u8::MAX);
     node.asks[attempt] =
-        if is_heard { AcquireRequest::Granted(node.fence) } else { AcquireRequest::Refused };
+        if is_received { AcquireRequest::Granted(node.fence) } else { AcquireRequest::Refused };
 }
 
-fn hear_confirmed(state: &mut State, attempt: usize, node: usize) {
+fn receive_confirmation(state: &mut State, attempt: usize, node: usize) {
     let Phase::Confirming(fence) = state.attempts[attempt].phase else { return };
     let was = std::mem::replace(&mut state.nodes[node].confirms[attempt], Confirm::Unsent);
     match was {
         Confirm::Stored => {
-            state.nodes[node].confirms[attempt] = Confirm::Heard;
-            let is_heard = |confirms: &[Confirm]| confirms[attempt] == Confirm::Heard;
-            let stored = state.nodes.iter().filter(|node| is_heard(&node.confirms)).count();
+            state.nodes[node].confirms[attempt] = Confirm::Received;
+            let is_received = |confirms: &[Confirm]| confirms[attempt] == Confirm::Received;
+            let stored = state.nodes.iter().filter(|node| is_received(&node.confirms)).count();
             if stored >= QUORUM {
                 state.hold(attempt, fence);
             }
         }
         Confirm::Refused(larger) if larger > fence => state.confirm(attempt, larger),
-        Confirm::Refused(_) | Confirm::Unsent | Confirm::OnItsWay | Confirm::Heard => {}
+        Confirm::Refused(_) | Confirm::Unsent | Confirm::OnItsWay | Confirm::Received => {}
     }
 }
 
-/// The fences that an attempt has heard of.
-fn heard(state: &State, attempt: usize) -> Vec<u8> {
-    let heard = state.nodes.iter().filter_map(|node| match node.asks[attempt] {
-        AcquireRequest::Heard(fence) => Some(fence),
+/// The fences that an attempt has received of.
+fn received(state: &State, attempt: usize) -> Vec<u8> {
+    let received = state.nodes.iter().filter_map(|node| match node.asks[attempt] {
+        AcquireRequest::Received(fence) => Some(fence),
         AcquireRequest::Unsent
         | AcquireRequest::OnItsWay
         | AcquireRequest::Granted(_)
         | AcquireRequest::Refused => None,
     });
-    heard.collect()
+    received.collect()
 }
 
 const fn number(attempt: usize) -> u8 {
@@ -331,7 +331,7 @@ fn shown(state: &State) -> String {
         format!("n{number}[{key} f{}]", node.fence)
     });
     let attempts = state.attempts.iter().zip(0..).map(|(attempt, number)| {
-        format!("{}:{:?}{:?}", letter(number), attempt.phase, heard(state, number.into()))
+        format!("{}:{:?}{:?}", letter(number), attempt.phase, received(state, number.into()))
     });
     nodes.chain(attempts).collect::<Vec<_>>().join(" ")
 }

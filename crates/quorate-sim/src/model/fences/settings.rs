@@ -13,7 +13,7 @@ pub struct Settings {
     pub store: Store,
     /// Which fence an attempt takes.
     pub decide: Decide,
-    /// True if a request to take the key may run at any time, even after its attempt.
+    /// True if a request to set the key may run at any time, even after its attempt.
     pub is_late: bool,
     /// True if a holder takes lost keys again, where no newer fence is stored.
     pub heals: bool,

@@ -25,14 +25,14 @@ pub(super) struct Node {
     pub(super) confirms: [Confirm; ATTEMPTS_MAX],
 }
 
-/// The request of an attempt to take the key of a node.
+/// The request of an attempt to set the key of a node.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) enum AcquireRequest {
     Unsent,
     OnItsWay,
     /// It ran, and the reply is on its way.
     Granted(u8),
-    Heard(u8),
+    Received(u8),
     Refused,
 }
 
@@ -45,7 +45,7 @@ pub(super) enum Confirm {
     Stored,
     /// It ran; the node has another's key or this fence.
     Refused(u8),
-    Heard,
+    Received,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -120,7 +120,10 @@ impl State {
         for node in &mut self.nodes {
             node.confirms[attempt] = Confirm::Unsent;
             // No attempt reads the answer any more.
-            if matches!(node.asks[attempt], AcquireRequest::Granted(_) | AcquireRequest::Heard(_)) {
+            if matches!(
+                node.asks[attempt],
+                AcquireRequest::Granted(_) | AcquireRequest::Received(_)
+            ) {
                 node.asks[attempt] = AcquireRequest::Refused;
             }
         }

@@ -6,7 +6,7 @@ use quorate_core::{client::Observer, moment::Moment};
 
 use super::{Input, Member, Rules};
 use crate::model::{
-    link::Heard,
+    link::Message,
     print::{Print, Reading, plain},
 };
 
@@ -21,10 +21,10 @@ impl Input {
                 let unanswered: Vec<u64> = unanswered.iter().map(|it| it.exact()).collect();
                 plain(&(tag, node, unanswered))
             }
-            Self::Hear(node, Heard::Reply(request, reply)) => {
+            Self::Receive(node, Message::Reply(request, reply)) => {
                 plain(&(tag, node, request.exact(), reply))
             }
-            Self::Hear(node, Heard::Push(push)) => plain(&(tag, node, push)),
+            Self::Receive(node, Message::Push(push)) => plain(&(tag, node, push)),
             Self::Accept
             | Self::Cancel
             | Self::Renew
@@ -32,7 +32,7 @@ impl Input {
             | Self::Release
             | Self::Timeout
             | Self::Die
-            | Self::Look => plain(&tag),
+            | Self::Tick => plain(&tag),
         }
     }
 }

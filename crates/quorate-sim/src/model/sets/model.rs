@@ -23,7 +23,7 @@ use stateright::{Model, Path, Property};
 
 use super::{
     Settings,
-    state::{Doing, Heard, Link, Member, Named, State},
+    state::{Doing, Link, Member, Message, Named, State},
 };
 use crate::model::{
     node::{SESSION_MS, client_id, sender},
@@ -45,7 +45,7 @@ pub(super) enum Step {
     /// A node runs the next command of a client.
     Run(usize, usize),
     /// A client receives the next message from a node.
-    Hear(usize, usize),
+    Receive(usize, usize),
     /// A holder releases its locks.
     Release(usize),
     /// A caller goes away while it waits.
@@ -87,14 +87,14 @@ impl SetModel {
                 self.drive(state, client);
             }
             Step::Run(client, node) => self.run(state, client, node),
-            Step::Hear(client, node) => {
-                let heard = state.link(client, node).answers.pop_front();
+            Step::Receive(client, node) => {
+                let message = state.link(client, node).answers.pop_front();
                 let machine = &mut state.clients[client].machine;
-                match heard {
-                    Some(Heard::Reply(Transmit { about, command }, reply)) => {
+                match message {
+                    Some(Message::Reply(Transmit { about, command }, reply)) => {
                         machine.handle_answer(node, (&about, &command), Some(&reply), NOW);
                     }
-                    Some(Heard::Push(push)) => machine.handle_push(node, push, NOW),
+                    Some(Message::Push(push)) => machine.handle_push(node, push, NOW),
                     None => {}
                 }
                 self.drive(state, client);
@@ -122,18 +122,20 @@ impl SetModel {
         let mut command = transmit.command.clone();
         command.set_session(sender(client, 1).session);
         let reply = state.nodes[node].apply(NODE_NOW, &command);
-        state.link(client, node).answers.push_back(Heard::Reply(transmit, reply));
+        state.link(client, node).answers.push_back(Message::Reply(transmit, reply));
         for push in state.nodes[node].take_pushes() {
             let whose = (0..state.clients.len()).find(|client| client_id(*client) == push.client);
             let whose = whose.expect("only these clients have sent requests");
-            state.link(whose, node).answers.push_back(Heard::Push(push));
+            state.link(whose, node).answers.push_back(Message::Push(push));
         }
     }
 
     /// Puts on the network what a client sends, and takes what it has won.
     fn drive(&self, state: &mut State, client: usize) {
         for node in 0..self.settings.nodes {
-            while let Some(transmit) = state.clients[client].machine.poll_transmit(node, |_| true) {
+            while let Some(transmit) =
+                state.clients[client].machine.poll_transmit(node, |_, _| true)
+            {
                 state.has_yielded |= is_yield(&transmit.command);
                 state.link(client, node).requests.push_back(transmit);
             }
@@ -172,7 +174,7 @@ impl SetModel {
             for node in 0..self.settings.nodes {
                 let link = &state.links[client * self.settings.nodes + node];
                 steps.extend((!link.requests.is_empty()).then_some(Step::Run(client, node)));
-                steps.extend((!link.answers.is_empty()).then_some(Step::Hear(client, node)));
+                steps.extend((!link.answers.is_empty()).then_some(Step::Receive(client, node)));
             }
         }
         steps

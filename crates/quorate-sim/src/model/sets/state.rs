@@ -50,11 +50,11 @@ pub(super) enum Doing {
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Link {
     pub(super) requests: VecDeque<Transmit>,
-    pub(super) answers: VecDeque<Heard>,
+    pub(super) answers: VecDeque<Message>,
 }
 
 #[derive(Clone, Debug, Hash)]
-pub(super) enum Heard {
+pub(super) enum Message {
     Reply(Transmit, Reply),
     Push(Push),
 }

@@ -32,7 +32,7 @@ impl Mailbox {
     /// Leaves a lease that was handed over.
     pub(super) fn post(&self, lease: &DetachedLease, hold: Hold) {
         let letter = Letter {
-            text: lease.to_string(),
+            text: lease.expose_secret(),
             lock: lease.name().to_owned(),
             hold,
             posted_at: now(),
@@ -56,7 +56,7 @@ impl Mailbox {
             if found.is_some() {
                 return found;
             }
-            sleep(LOOK_EVERY).await;
+            sleep(CHECK_EVERY).await;
         }
         None
     }
@@ -84,4 +84,4 @@ impl Letter {
 }
 
 /// How often a program checks for leases.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const CHECK_EVERY: Duration = Duration::from_millis(10);

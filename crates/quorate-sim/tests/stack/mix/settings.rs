@@ -73,7 +73,7 @@ impl Settings {
     }
 
     /// For how long a server that may have forgotten locks does not vote.
-    pub(super) fn guard(&self) -> Duration {
+    pub(super) fn quarantine(&self) -> Duration {
         let max_ttl_ms = u64::try_from(self.max_ttl.as_millis()).expect("short");
         Duration::from_millis(quarantine_ms(max_ttl_ms))
     }

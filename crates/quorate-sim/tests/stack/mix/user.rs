@@ -12,7 +12,7 @@ use super::{
 use crate::{
     claims::Claim,
     dice::Dice,
-    fixture::{Desk, Mode},
+    fixture::{Mode, Program},
     trace::now,
 };
 
@@ -21,25 +21,25 @@ use crate::{
 pub(super) struct User {
     pub(super) settings: Settings,
     pub(super) mailbox: Rc<Mailbox>,
-    pub(super) desk: Desk,
+    pub(super) program: Program,
 }
 
 impl User {
     pub(super) async fn play(self) {
         let Settings { ttl, is_durable, .. } = self.settings;
-        let client = self.desk.client("").ttl(ttl).durable_nodes(is_durable);
+        let client = self.program.client("").ttl(ttl).durable_nodes(is_durable);
         let client = client.build().expect("valid");
         tokio::join!(self.rounds(&client, "one"), self.rounds(&client, "other"));
         assert!(
             client.shutdown(WAIT_MAX).await.is_clean,
             "{} has released everything",
-            self.desk.host
+            self.program.host
         );
     }
 
     /// Uses locks at random until the end of the chaos, and then acquires every lock once more.
     async fn rounds(&self, client: &Client, name: &str) {
-        let mut dice = self.desk.dice(name);
+        let mut dice = self.program.dice(name);
         while now() < self.settings.chaos_until {
             self.round(client, &mut dice).await;
             sleep(dice.ms(0..=150)).await;
@@ -48,7 +48,7 @@ impl User {
             let guard = client.mutex(lock).lock_timeout(WAIT_MAX).await;
             self.keep(self.awaited(lock, guard), &mut dice).await;
         }
-        if self.desk.mode == Mode::Queue {
+        if self.program.mode == Mode::Queue {
             let shared = client.rwlock(SHARED);
             let writer = shared.write_timeout(WAIT_MAX).await.map(Guard::from);
             let guard = self.awaited(SHARED, writer);
@@ -60,13 +60,15 @@ impl User {
     }
 
     fn awaited(&self, lock: &str, got: Result<Guard, LockError>) -> Guard {
-        got.unwrap_or_else(|error| panic!("{} waited for {lock} in vain: {error}", self.desk.host))
+        got.unwrap_or_else(|error| {
+            panic!("{} waited for {lock} in vain: {error}", self.program.host)
+        })
     }
 
     async fn round(&self, client: &Client, dice: &mut Dice) {
         if dice.chance(25) {
             self.go_on(client, dice).await;
-        } else if self.desk.mode == Mode::Queue && dice.chance(35) {
+        } else if self.program.mode == Mode::Queue && dice.chance(35) {
             self.share(client.rwlock(SHARED), dice).await;
         } else {
             self.lock(client.mutex(MUTEXES[dice.below(MUTEXES.len())]), dice).await;
@@ -88,7 +90,7 @@ impl User {
         };
         // A failure is in the trace; the next round tries again.
         if let Ok(Some(guard)) = got {
-            let claim = self.desk.claim(&guard);
+            let claim = self.program.claim(&guard);
             let guard = self.work(guard, &claim, dice).await;
             let is_over = max_hold.is_some_and(|max_hold| claim.age() > max_hold + LATE_MAX);
             assert!(!is_over, "held for {:?}, and {max_hold:?} was the limit", claim.age());
@@ -111,7 +113,7 @@ impl User {
 
     /// Holds a lock for some time, and gives it up in a random way.
     async fn keep(&self, guard: Guard, dice: &mut Dice) {
-        let claim = self.desk.claim(&guard);
+        let claim = self.program.claim(&guard);
         let guard = self.work(guard, &claim, dice).await;
         self.end(guard, claim, dice).await;
     }
@@ -194,9 +196,9 @@ impl User {
         self.touch(&letter);
         if let Ok(guard) = client.adopt(&letter.lease()).await {
             letter.note_adopted();
-            self.desk.note(format_args!("adopts a lease of {}", letter.lock));
+            self.program.note(format_args!("adopts a lease of {}", letter.lock));
             assert_eq!(number(guard.fence()), letter.hold.fence, "the fence goes along");
-            let claim = self.desk.claims.begin(&self.desk.host, &letter.lock, letter.hold);
+            let claim = self.program.claims.begin(&self.program.host, &letter.lock, letter.hold);
             let guard = self.work(guard, &claim, dice).await;
             self.end(guard, claim, dice).await;
         }
@@ -207,13 +209,13 @@ impl User {
         if let Ok(left) = client.renew_lease(&letter.lease()).await
             && !letter.is_touched()
         {
-            self.desk.claims.left(&self.desk.host, &letter.lock, letter.hold, left);
+            self.program.claims.left(&self.program.host, &letter.lock, letter.hold, left);
         }
     }
 
     fn touch(&self, letter: &Letter) {
         letter.touch();
-        self.desk.claims.end_left(letter.hold.lease.expect("every claim has one"));
+        self.program.claims.end_left(letter.hold.lease.expect("every claim has one"));
     }
 
     /// Mostly short; sometimes so long that it needs renewals, or longer than a quarantine.

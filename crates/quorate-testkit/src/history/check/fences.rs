@@ -1,7 +1,7 @@
 //! Fences: larger from holder to holder.
 //!
 //! Responsible for one pass over the claims of a lock in the order of their beginning. Holders that
-//! have the lock together may share a fence.
+//! hold the lock together may share a fence.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,8 @@ pub(super) fn given_twice(claims: &[&Claim], found: &mut Vec<Violation>) {
     }
 }
 
-/// Each claim is compared with the one of the largest fence among those of another kind that were
-/// over before it began. The order of those that overlap is open.
+/// Each claim is compared with the one of the largest fence among those of another kind that had
+/// ended before it began. The order of those that overlap is open.
 pub(super) fn going_back(claims: &[&Claim], until: Until, found: &mut Vec<Violation>) {
     let mut by_end: Vec<&Claim> = claims.iter().copied().filter(|it| it.fence.is_some()).collect();
     by_end.sort_by_key(|claim| (claim.end(until).max(claim.acquired_at), claim.acquired_at));

@@ -84,9 +84,9 @@ local function acquire_one(
     return is_waiter_earlier(lock, queue, owner, now) and {fence} or fence
   end
   -- On a full server a waiter keeps its position, and gets the lock in FIFO order. A new reader or
-  -- entry is not checked here if the key is free or held by its group: then its own first write
-  -- would fail.
-  local is_first_write = wanted and not is_known and (is_joining or not held)
+  -- entry that comes first is not checked here if the key is free or held by its group: then its
+  -- own first write would fail.
+  local is_first_write = not was_checked and wanted and not is_known and (is_joining or not held)
   local lacks_memory = not is_first_write and is_full(session_key)
     and not (is_known and redis.call('ZRANK', queue, owner))
   if lacks_memory and is_waiting then

@@ -18,7 +18,7 @@ use crate::{
     node::{
         Driver, IdleSignal, Node, NodeEvents,
         memory::{MemoryNodes, View},
-        redis::{Identities, Link, LinkContext, Security, Target, blot, drive},
+        redis::{Identities, Link, LinkContext, Security, Target, drive, masked_address},
     },
     nonces::{Nonces, OwnerKey},
     observe,
@@ -68,7 +68,7 @@ impl ClientBuilder {
             Where::OwnThread => Clock::Boot,
             Where::ThisRuntime => Clock::of_runtime(),
         };
-        #[cfg(feature = "simulation")]
+        #[cfg(feature = "__simulation")]
         let (clock, nonces) = self.simulated(clock, nonces);
         Ok(Parts {
             clock,
@@ -144,13 +144,25 @@ impl ClientBuilder {
     }
 
     fn open_links(&self, urls: &[SecretUrl], parts: &Parts) -> Result<Opened, ConfigError> {
+        let targets = targets(urls)?;
+        let context = self.link_context(&targets, parts)?;
+        let (membership, has_sessions) = (context.membership.clone(), context.has_sessions);
+        let (nodes, drivers) = links(targets, &context);
+        Ok(Opened { nodes, drivers, membership, has_sessions, node_time: None })
+    }
+
+    /// What the links to these servers share.
+    pub(super) fn link_context(
+        &self,
+        targets: &[Target],
+        parts: &Parts,
+    ) -> Result<LinkContext, ConfigError> {
         let Parts { clock, client, who, events, status, idle, jitter_seed, nonces, .. } =
             parts.clone();
         let dialect = self.dialect;
-        let targets = targets(urls)?;
-        let membership = self.membership(&targets, parts);
+        let membership = self.membership(targets, parts);
         let has_sessions = dialect.has_queue() || membership.is_some();
-        let context = LinkContext {
+        Ok(LinkContext {
             clock,
             client_name: format!("quorate-{:.8}", client.to_string()).into(),
             client,
@@ -160,20 +172,18 @@ impl ClientBuilder {
             prefix: self.prefix.as_str().into(),
             max_ttl: self.max_ttl,
             events,
-            identities: Arc::new(Identities::new(urls.len())),
-            membership: membership.clone(),
+            identities: Arc::new(Identities::new(targets.len())),
+            membership,
             is_read_only: self.is_read_only,
             status,
             idle,
             jitter_seed,
             nonces,
             observer: observe::combined(&self.observers),
-            security: self.security(&targets)?,
-            #[cfg(feature = "simulation")]
+            security: self.security(targets)?,
+            #[cfg(feature = "__simulation")]
             network: self.simulation.network.clone(),
-        };
-        let (nodes, drivers) = links(targets, &context);
-        Ok(Opened { nodes, drivers, membership, has_sessions, node_time: None })
+        })
     }
 
     /// What is known of the set of nodes, if they are members of one.
@@ -266,12 +276,12 @@ impl ClientBuilder {
 }
 
 /// Understands all addresses, and notices those that mean the same server.
-fn targets(urls: &[SecretUrl]) -> Result<Vec<Target>, ConfigError> {
+pub(super) fn targets(urls: &[SecretUrl]) -> Result<Vec<Target>, ConfigError> {
     let mut targets: Vec<Target> = Vec::new();
     for (node, SecretUrl(url)) in urls.iter().enumerate() {
         let target = Target::parse(url).map_err(|reason| ConfigError::InvalidUrl {
             node,
-            url: blot(url),
+            url: masked_address(url),
             reason,
         })?;
         if let Some(first) = targets.iter().position(|other| other.endpoint == target.endpoint) {

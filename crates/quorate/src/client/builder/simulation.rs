@@ -1,4 +1,5 @@
-//! The door for simulations: another network, a seed instead of randomness, a wrong wall clock.
+//! The door for simulations: another network, a seed instead of randomness, a wrong wall clock, and
+//! the encoder of commands.
 //!
 //! Nothing here is for users. With a network and a seed, on a paused runtime, one seed decides
 //! everything that a client does.
@@ -8,7 +9,10 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{ClientBuilder, Source};
-pub use crate::node::redis::network::{Connecting, Network, Reader, Writer};
+pub use crate::node::redis::{
+    Decoded, Wire,
+    network::{Connecting, Network, Reader, Writer},
+};
 use crate::{clock::Clock, nonces::Nonces};
 
 impl ClientBuilder {

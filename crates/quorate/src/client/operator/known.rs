@@ -22,12 +22,13 @@ impl Known {
         reports: &[NodeReport],
         is_vouched: bool,
     ) -> Vec<Self> {
-        let told = shared
+        let known = shared
             .node_infos()
             .into_iter()
             .zip(shared.lock().view.outlook(is_vouched))
             .zip(reports);
-        told.map(|((info, outlook), report)| Self { report: report.clone(), info, outlook })
+        known
+            .map(|((info, outlook), report)| Self { report: report.clone(), info, outlook })
             .collect()
     }
 
@@ -43,7 +44,7 @@ impl Known {
         all.iter().map(report).collect()
     }
 
-    pub(super) const fn is_met(&self) -> bool {
+    pub(super) const fn has_answered(&self) -> bool {
         self.info.is_some()
     }
 
@@ -86,15 +87,15 @@ impl Known {
 
 /// Whether all nodes are new and empty, and can become a set or are one.
 pub(super) fn check_admissible(nodes: &[Known]) -> Result<(), AdmitError> {
-    let unheard = || AdmitError::Unheard { nodes: Known::reports(nodes) };
+    let unavailable = || AdmitError::Unavailable { nodes: Known::reports(nodes) };
     if nodes.iter().any(|it| it.is_refused() && !it.votes()) {
-        return Err(unheard());
+        return Err(unavailable());
     }
     if nodes.iter().any(Known::votes) {
         return Err(AdmitError::InUse { nodes: Known::reports(nodes) });
     }
     for Known { report, info, .. } in nodes {
-        let (node, info) = (report.node.clone(), info.as_ref().ok_or_else(unheard)?);
+        let (node, info) = (report.node.clone(), info.as_ref().ok_or_else(unavailable)?);
         if let Some(why) = info.reason().filter(|why| *why != Reason::Unknown) {
             return Err(AdmitError::NotNew { node, why: why.to_string() });
         }
@@ -102,5 +103,5 @@ pub(super) fn check_admissible(nodes: &[Known]) -> Result<(), AdmitError> {
             return Err(AdmitError::NotEmpty { node, keys: info.keys });
         }
     }
-    if nodes.iter().all(Known::may_have_place) { Ok(()) } else { Err(unheard()) }
+    if nodes.iter().all(Known::may_have_place) { Ok(()) } else { Err(unavailable()) }
 }

@@ -3,18 +3,18 @@
 use std::{
     future::poll_fn,
     pin::Pin,
-    sync::atomic::Ordering,
     task::{Poll, Waker, ready},
 };
 
 use quorate_core::{
-    client::{self, Ended},
+    client::{self, Ended, watchdog::LeaseId},
     moment::Moment,
+    round::{RoundKind, RoundOutcome},
     terms::Terms,
 };
 
-use super::{Call, Late, first_replies_timeout};
-use crate::timers::FOREVER;
+use super::{Call, Late, Progress, first_replies_timeout};
+use crate::{engine::names::Names, timers::FOREVER};
 
 impl Call {
     /// Waits for the outcome.
@@ -63,7 +63,11 @@ impl Call {
     fn poll_outcome(&self, waker: &Waker) -> Poll<Ended> {
         let mut shared = self.engine.lock();
         if let Some(ended) = shared.machine.take_outcome(self.id) {
-            self.is_taken.store(true, Ordering::Relaxed);
+            self.set_progress(Progress::Taken);
+            if matches!(ended, Ended::Round(RoundKind::Release, RoundOutcome::Agreed)) {
+                // There is nothing to report.
+                self.close(&mut shared);
+            }
             return Poll::Ready(ended);
         }
         let before = shared.listen(self.id, waker);
@@ -76,29 +80,25 @@ impl Call {
     /// Waits until every node has answered or the vote timeout has passed.
     pub(crate) async fn settled(&self, terms: Terms) {
         let mut sleep = self.engine.sleep_until(terms.give_up_at(self.started_at));
-        poll_fn(|cx| match self.poll_until(cx.waker(), |call| (!call.is_open()).then_some(())) {
-            Poll::Ready(()) => Poll::Ready(()),
-            Poll::Pending => Pin::new(&mut sleep).poll(cx),
+        poll_fn(|cx| {
+            let is_settled = |machine: &client::Client<Names>| {
+                machine.call(self.id).is_none_or(|call| !call.is_open()).then_some(())
+            };
+            match self.poll_until(cx.waker(), is_settled) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => Pin::new(&mut sleep).poll(cx),
+            }
         })
         .await;
     }
 
     /// Waits until every node has answered, or until `until`. Returns whether the nodes know the
-    /// owner only by its keys, and not as a waiter.
-    pub(crate) async fn has_left_only_keys(&self, until: Moment) -> bool {
-        let is_own =
-            |call: &client::Call| call.waiter().is_some_and(|it| it.want().adopts.is_none());
-        if !self.engine.lock().machine.call(self.id).is_some_and(is_own) {
-            return false; // The lease came from another process.
-        }
+    /// owner of the lease only by its keys, and not as a waiter.
+    pub(crate) async fn has_left_only_keys(&self, lease: LeaseId, until: Moment) -> bool {
         let mut sleep = self.engine.sleep_until(until);
         poll_fn(|cx| {
-            let read = |call: &client::Call| {
-                let side_effects = call.waiter()?.machine().side_effects();
-                side_effects.are_settled().then(|| side_effects.are_none())
-            };
-            match self.poll_until(cx.waker(), read) {
-                Poll::Ready(are_none) => Poll::Ready(are_none),
+            match self.poll_until(cx.waker(), |machine| machine.has_only_keys(lease, self.id)) {
+                Poll::Ready(has_only_keys) => Poll::Ready(has_only_keys),
                 Poll::Pending => Pin::new(&mut sleep).poll(cx).map(|()| false),
             }
         })
@@ -109,10 +109,10 @@ impl Call {
     fn poll_until<T>(
         &self,
         waker: &Waker,
-        read: impl FnOnce(&client::Call) -> Option<T>,
+        read: impl FnOnce(&client::Client<Names>) -> Option<T>,
     ) -> Poll<T> {
         let mut shared = self.engine.lock();
-        if let Some(seen) = shared.machine.call(self.id).and_then(read) {
+        if let Some(seen) = read(&shared.machine) {
             return Poll::Ready(seen);
         }
         let before = shared.listen(self.id, waker);

@@ -22,6 +22,11 @@ impl Fault {
         Self { path: path.to_owned(), reason: reason.into() }
     }
 
+    /// What is wrong, and what to do.
+    pub(super) fn reason(&self) -> &str {
+        &self.reason
+    }
+
     /// An error of the operating system: `what` failed.
     pub(super) fn io(path: &Path, what: &str, error: impl Into<io::Error>) -> Self {
         let error = error.into();

@@ -46,21 +46,8 @@ impl Folder {
     /// Opens a folder. Creates it if it does not exist.
     pub(super) fn open(path: &Path) -> Result<Self, Fault> {
         create(path)?;
-        check_length(path)?;
-        let refused = |error: Errno| Fault::io(path, "the folder cannot be opened", error);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = openat(CWD, path, flags, Mode::empty()).map_err(refused)?;
-        let about = fstat(&dir).map_err(refused)?;
-        let is_shared =
-            check_permissions(&about, &Who::this_process()).map_err(|it| Fault::new(path, it))?;
-        let kind = fstatfs(&dir).map_err(refused)?.f_type;
-        if let Some(network) = network(kind) {
-            let reason = format!(
-                "it is on {network}, where processes of one machine cannot share memory: use a \
-                 folder on a local disk"
-            );
-            return Err(Fault::new(path, reason));
-        }
+        let dir = open_dir(path)?;
+        let is_shared = check_dir(&dir, path)?;
         let lock_file = open_lock_file(&dir, path, is_shared)?;
         Ok(Self { path: path.to_owned(), dir, lock_file, is_shared, known: Vec::new() })
     }
@@ -276,6 +263,37 @@ fn check_permissions(about: &Stat, who: &Who) -> Result<bool, String> {
     Ok(is_shared)
 }
 
+/// Checks whether a folder that exists may be used, without opening any of its files.
+pub(super) fn check_usable(path: &Path) -> Result<(), Fault> {
+    check_dir(&open_dir(path)?, path).map(drop)
+}
+
+fn open_dir(path: &Path) -> Result<OwnedFd, Fault> {
+    check_length(path)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, path, flags, Mode::empty())
+        .map_err(|error| Fault::io(path, "the folder cannot be opened", error))
+}
+
+/// Whether the folder is shared with its group. Fails if it must not be used.
+fn check_dir(dir: &OwnedFd, path: &Path) -> Result<bool, Fault> {
+    let refused = |error: Errno| Fault::io(path, "the folder cannot be opened", error);
+    let about = fstat(dir).map_err(refused)?;
+    let is_shared =
+        check_permissions(&about, &Who::this_process()).map_err(|it| Fault::new(path, it))?;
+    let kind = fstatfs(dir).map_err(refused)?.f_type;
+    match network(kind) {
+        Some(network) => Err(Fault::new(
+            path,
+            format!(
+                "it is on {network}, where processes of one machine cannot share memory: use a \
+                 folder on a local disk"
+            ),
+        )),
+        None => Ok(is_shared),
+    }
+}
+
 /// Creates the folder with permissions for this user only, and its parents as usual.
 fn create(path: &Path) -> Result<(), Fault> {
     let refused = |error| Fault::io(path, "the folder cannot be made", error);
@@ -357,12 +375,12 @@ const LINK: &str = "it is a link: make the folder a link instead, so that all pr
 /// The longest path that SQLite can open, minus the file name and the suffix that it appends.
 const PATH_LEN_MAX: usize = 512 - 8 - "/locks.db".len();
 
-const DB: &str = "locks.db";
+pub(super) const DB: &str = "locks.db";
 /// Transactions that were committed and are not in the file yet.
-const LOG: &str = "locks.db-wal";
+pub(super) const LOG: &str = "locks.db-wal";
 /// The index of the log, and its locks.
 const INDEX: &str = "locks.db-shm";
-const LOCK_FILE: &str = "lock";
+pub(super) const LOCK_FILE: &str = "lock";
 const SOCKETS: &str = "sockets";
 
 #[cfg(test)]

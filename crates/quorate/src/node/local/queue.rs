@@ -82,7 +82,7 @@ impl Queue {
     pub(super) fn pull(&self, work: &mut dyn Work) -> Pulled {
         let mut state = self.lock();
         let mut pulled = Pulled::Answered;
-        while let Some(request) = work.next(|_| true) {
+        while let Some(request) = work.next(|_, _| true) {
             match state.obstacle() {
                 Some(node_error) => work.answer(request, Err(node_error), state.phases),
                 None => {

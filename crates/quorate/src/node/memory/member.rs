@@ -165,7 +165,7 @@ impl Node for MemoryNode {
     }
 
     fn pull(&self, work: &mut dyn Work, _how: Pull, _now: Moment) -> Pulled {
-        while let Some(request) = work.next(|_| true) {
+        while let Some(request) = work.next(|_, _| true) {
             let connection = self.member.connection();
             if let Some((request, answer)) = self.cell.send(&self.member, request) {
                 work.answer(request, answer, connection);

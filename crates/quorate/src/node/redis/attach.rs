@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     error::NodeError,
-    membership::{Connection, Permit},
+    membership::{Connection, VotingTerms},
 };
 
 /// Logs in, checks the server, runs the membership handshake, and begins a session. These are
@@ -39,12 +39,12 @@ pub(crate) async fn attach(
         around.identities.claim(link.number, &run_id, &link.target.label)?;
     }
     let prefix = &around.prefix;
-    let permit = link.membership.join(&mut Candidate { replies: &mut replies, prefix }).await?;
+    let voting = link.membership.join(&mut Candidate { replies: &mut replies, prefix }).await?;
     around.identities.claim(link.number, &run_id, &link.target.label)?;
     let mut session_time_us = None;
     if around.has_sessions {
         asked_at = around.clock.now();
-        let opening = (session, &permit);
+        let opening = (session, &voting);
         let now_us = match around.is_read_only {
             true => check_without_session(&mut replies, link).await?,
             false => open_session(&mut replies, link, opening, &mut scripts).await?,
@@ -54,7 +54,7 @@ pub(crate) async fn attach(
         }
         session_time_us = Some(now_us).filter(|_| !around.is_read_only);
     }
-    Ok(Attached { scripts, asked_at, time_us: session_time_us, permit, rest: replies.rest() })
+    Ok(Attached { scripts, asked_at, time_us: session_time_us, voting, rest: replies.rest() })
 }
 
 /// Checks what a session needs, without beginning one. Returns the server's time.
@@ -96,12 +96,12 @@ async fn expect_subscribed(
 async fn open_session(
     replies: &mut Replies<'_>,
     link: &Link,
-    (session, permit): (Session, &Permit),
+    (session, voting): (Session, &VotingTerms),
     known: &mut Scripts,
 ) -> Result<u64, NodeError> {
     let around = &link.context;
     let sender = Sender { client: around.client, session };
-    let terms = permit.terms(around.clock.wall_ms());
+    let terms = voting.terms(around.clock.wall_ms());
     let (introduction, opening) = (around.introduction(), Command::Attach { sender, terms });
     let mut out = Vec::new();
     write_subscribe(&mut out, around);
@@ -186,7 +186,7 @@ pub(crate) struct Attached {
     /// The server's time when the session began.
     pub(crate) time_us: Option<u64>,
     /// The permission to vote.
-    pub(crate) permit: Permit,
+    pub(crate) voting: VotingTerms,
     /// The bytes after the answers.
     pub(crate) rest: Vec<u8>,
 }

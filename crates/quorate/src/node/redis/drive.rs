@@ -12,7 +12,7 @@ use std::{
 
 use quorate_core::{
     backoff::{Backoff, Jitter},
-    command::Reply,
+    command::{Command, Reply},
     membership::SESSION_LIFE_MS,
     moment::Moment,
     queue::Push,
@@ -28,11 +28,11 @@ use super::{
     outbox::{Outbox, Phase, Unanswered, Writer},
     script::Script,
     transport::{self, Reader, Stream, lost},
-    wire::Frame,
+    wire::{Answers, Frame},
 };
 use crate::{
     error::NodeError,
-    membership::{DELAY_MIN, Permit},
+    membership::{DELAY_MIN, VotingTerms},
     node::{NodeEvent, deliver_answers},
 };
 
@@ -47,9 +47,9 @@ pub(crate) async fn drive(link: Arc<Link>) {
         retry.begin();
         let mut unattached = None;
         let node_error = match connect(&link, &mut unattached).await {
-            Ok((incoming, permit, socket)) => {
+            Ok((incoming, voting, socket)) => {
                 let attached_at = link.context.clock.now();
-                let node_error = serve(&link, incoming, permit).await;
+                let node_error = serve(&link, incoming, voting).await;
                 if let Some(socket) = socket.filter(|_| node_error == NodeError::TimedOut) {
                     transport::give_up(&socket);
                 }
@@ -65,8 +65,8 @@ pub(crate) async fn drive(link: Arc<Link>) {
         let pauses = retry.pauses(backoff.next(&mut jitter), &node_error);
         // Only a quarantined node is waited for on its connection.
         let mut quarantined = unattached.filter(|_| !pauses.1.is_zero());
-        let phase = match retry.quarantine(&node_error, link.context.clock.now()) {
-            Some((until, why)) => Phase::Quarantined { until, why },
+        let phase = match retry.quarantined_until(&node_error, link.context.clock.now()) {
+            Some(until) => Phase::Quarantined { until, found: node_error.clone() },
             None => Phase::Down(node_error.clone()),
         };
         link.fail(phase, &node_error);
@@ -89,7 +89,7 @@ pub(crate) async fn drive(link: Arc<Link>) {
 async fn connect(
     link: &Arc<Link>,
     unattached: &mut Option<Stream>,
-) -> Result<(Incoming, Permit, Option<OwnedFd>), NodeError> {
+) -> Result<(Incoming, VotingTerms, Option<OwnedFd>), NodeError> {
     // The number is unique: commands sent on an older connection, or to a server whose data this
     // one has, do not belong to this session.
     let session = link.context.nonces.session()?;
@@ -104,31 +104,32 @@ async fn connect(
         Ok(attached)
     };
     let attached = timeout(LINK_TIMEOUT, attempt).await.unwrap_or(Err(NodeError::TimedOut))?;
-    let Stream { reader, writer, socket } = unattached.take().expect("it was opened and attached");
+    let Stream { reader, writer, socket, .. } =
+        unattached.take().expect("it was opened and attached");
     let now = link.context.clock.now();
     let mut outbox = link.outbox();
-    let permit = attached.permit;
-    let (terms, recovers_in) = (permit.terms(0), permit.recovers_in());
+    let voting = attached.voting;
+    let (terms, recovers_in) = (voting.terms(0), voting.recovers_in());
     let phase = Phase::Recovering { until: now.saturating_add(recovers_in) };
     outbox.open(Writer(writer), attached.scripts, (session, terms), phase, now);
-    outbox.why_not_yet = permit.why_not_yet;
+    outbox.why_not_yet = voting.why_not_yet;
     drop(outbox);
     match recovers_in.is_zero() {
         true => link.come_up(),
         false => link.context.events.deliver(link.number, NodeEvent::Recovering),
     }
-    Ok((Incoming::new(reader, attached.rest), permit, socket))
+    Ok((Incoming::new(reader, attached.rest), voting, socket))
 }
 
 /// Serves one connection until it breaks or is in doubt, and returns the reason.
-async fn serve(link: &Arc<Link>, mut incoming: Incoming, permit: Permit) -> NodeError {
+async fn serve(link: &Arc<Link>, mut incoming: Incoming, voting: VotingTerms) -> NodeError {
     let mut timer = pin!(sleep(LINK_TIMEOUT));
     let around = &link.context;
     let is_renewed = around.membership.is_some() || around.has_sessions && !around.is_read_only;
     let mut pinger = is_renewed.then(Pinger::new);
-    let recovers_in = permit.recovers_in();
+    let recovers_in = voting.recovers_in();
     let mut recovery = (!recovers_in.is_zero()).then(|| Box::pin(sleep(recovers_in)));
-    let mut voided = pin!(permit.voided());
+    let mut voided = pin!(voting.voided());
     link.outbox().is_monitored = true;
     if let Err(node_error) = incoming.take_apart(link) {
         return node_error;
@@ -252,6 +253,7 @@ struct Incoming {
 }
 
 /// A parsed message of the server.
+#[expect(clippy::large_enum_variant, reason = "almost all are answers")]
 enum Arrived {
     Answer(Unanswered, Result<Reply, NodeError>),
     Push(Push),
@@ -352,40 +354,74 @@ impl Incoming {
                 return Err(NodeError::Protocol("a reply without a request".into()));
             };
             let error = frame.error(bytes);
-            let is_forgotten = error.is_some_and(|text| text.starts_with("NOSCRIPT"));
-            let unanswered =
-                if is_forgotten { outbox.push_again(unanswered) } else { Some(unanswered) };
-            if let Some(unanswered) = unanswered {
-                let command = &unanswered.request.command;
-                if let Some(script) = Script::of(command).filter(|_| !is_forgotten) {
-                    outbox.scripts.set_forgotten(script, false);
-                }
-                let answer = match frame.reply(bytes, command) {
-                    Ok(reply) if reply.is_stale() => Err(NodeError::SessionLost),
-                    answer => answer,
+            let has_code = |code| error.as_deref().is_some_and(|text| text.starts_with(code));
+            let is_batch = matches!(unanswered.request.command, Command::Batch(_));
+            // A server checks all locks of a call before it executes anything. In cluster mode it
+            // rejects a call about locks in different slots, even if it has all slots.
+            let is_denied = is_batch && (has_code("NOPERM") || has_code("CROSSSLOT"));
+            if is_denied || has_code("NOSCRIPT") {
+                let unsent = match is_denied {
+                    true => outbox.push_apart(unanswered),
+                    false => outbox.push_again(unanswered),
                 };
-                let is_as_before = outbox.is_as_before(&unanswered.request.command, &answer);
-                let end = match &answer {
-                    // A new connection inspects the node from the start and reports what it is now.
-                    _ if !is_as_before => Some(NodeError::Connecting),
-                    // After a reply that cannot be understood, later replies cannot be matched with
-                    // requests.
-                    Err(node_error @ NodeError::Protocol(_)) => Some(node_error.clone()),
-                    // Without a session on the server, the connection is of no use.
-                    Err(NodeError::SessionLost) => Some(NodeError::SessionLost),
-                    Ok(_) | Err(_) => None,
-                };
-                self.arrived.push(Arrived::Answer(unanswered, answer));
-                if let Some(node_error) = end {
-                    return Err(node_error);
+                for unsent in unsent {
+                    let answer = frame.reply(bytes, &unsent.request.command);
+                    self.arrived.push(Arrived::Answer(unsent, answer));
                 }
+                continue;
             }
+            if let Some(script) = Script::of(&unanswered.request.command) {
+                outbox.scripts.set_forgotten(script, false);
+            }
+            take_answers(&mut self.arrived, outbox, unanswered, (&frame, bytes))?;
         }
         self.bytes.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
         Ok(())
     }
+}
+
+/// Records the answer to a request. In a batch, entries that failed are answered separately, each
+/// with its own error. Fails if the connection must end.
+fn take_answers(
+    arrived: &mut Vec<Arrived>,
+    outbox: &Outbox,
+    unanswered: Unanswered,
+    (frame, bytes): (&Frame, &[u8]),
+) -> Result<(), NodeError> {
+    let command = &unanswered.request.command;
+    let answer = match command {
+        Command::Batch(entries) => match frame.answers(bytes, entries) {
+            Ok(Answers { replies, errors }) if errors.is_empty() => Ok(Reply::Batch(replies)),
+            Ok(Answers { replies, errors }) => {
+                let mut errors = errors.into_iter();
+                for (single, reply) in unanswered.split().zip(replies) {
+                    let error = || errors.next().expect("each missing reply has an error");
+                    arrived.push(Arrived::Answer(single, reply.ok_or_else(error)));
+                }
+                return Ok(());
+            }
+            Err(node_error) => Err(node_error),
+        },
+        single => frame.reply(bytes, single),
+    };
+    let answer = match answer {
+        Ok(reply) if reply.is_stale() => Err(NodeError::SessionLost),
+        answer => answer,
+    };
+    let is_as_before = outbox.is_as_before(command, &answer);
+    let end = match &answer {
+        // A new connection inspects the node from the start and reports what it is now.
+        _ if !is_as_before => Some(NodeError::Connecting),
+        // After a reply that cannot be understood, later replies cannot be matched with requests.
+        Err(node_error @ NodeError::Protocol(_)) => Some(node_error.clone()),
+        // Without a session on the server, the connection is of no use.
+        Err(NodeError::SessionLost) => Some(NodeError::SessionLost),
+        Ok(_) | Err(_) => None,
+    };
+    arrived.push(Arrived::Answer(unanswered, answer));
+    end.map_or(Ok(()), Err)
 }
 
 /// Closes the link when its driver is dropped.

@@ -27,16 +27,7 @@ pub(super) async fn handshake(
 ) -> Result<Server, NodeError> {
     let target = replies.target;
     replies.ask(&request(target, around)).await?;
-    if let Err(node_error) = replies.fill().await {
-        return Err(describe_silence(node_error, replies.first(), target));
-    }
-    let (frame, bytes) = replies.next().await?;
-    if let Some(error) = frame.error(bytes) {
-        return Err(rejected_by(&without_password(&error, target)));
-    }
-    if target.database != 0 {
-        replies.expect_text().await?;
-    }
+    expect_login(replies).await?;
     let server = replies.expect_text().await?;
     let replication = replies.expect_text().await?;
     let memory = replies.expect_text().await?;
@@ -101,19 +92,40 @@ async fn is_member(replies: &mut Replies<'_>, prefix: &str) -> Result<bool, Node
     })
 }
 
-/// The whole handshake as one request.
-fn request(target: &Target, around: &LinkContext) -> Vec<u8> {
-    let mut out = Vec::new();
+/// Appends the request of RESP3, the login, and the choice of the database.
+pub(super) fn write_login(out: &mut Vec<u8>, target: &Target, client_name: &str) {
     let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
     if let Some(password) = &target.password {
         let user = target.user.as_deref().unwrap_or("default");
         hello.extend([b"AUTH", user.as_bytes(), password.expose().as_bytes()]);
     }
-    hello.extend([&b"SETNAME"[..], around.client_name.as_bytes()]);
-    write_words(&mut out, &hello);
+    hello.extend([&b"SETNAME"[..], client_name.as_bytes()]);
+    write_words(out, &hello);
     if target.database != 0 {
-        write_words(&mut out, &[b"SELECT", target.database.to_string().as_bytes()]);
+        write_words(out, &[b"SELECT", target.database.to_string().as_bytes()]);
     }
+}
+
+/// Reads the answers to the login.
+pub(super) async fn expect_login(replies: &mut Replies<'_>) -> Result<(), NodeError> {
+    let target = replies.target;
+    if let Err(node_error) = replies.fill().await {
+        return Err(describe_silence(node_error, replies.first(), target));
+    }
+    let (frame, bytes) = replies.next().await?;
+    if let Some(error) = frame.error(bytes) {
+        return Err(rejected_by(&without_password(&error, target)));
+    }
+    if target.database != 0 {
+        replies.expect_text().await?;
+    }
+    Ok(())
+}
+
+/// The whole handshake as one request.
+fn request(target: &Target, around: &LinkContext) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_login(&mut out, target, &around.client_name);
     write_words(&mut out, &[b"INFO", b"server"]);
     write_words(&mut out, &[b"INFO", b"replication"]);
     write_words(&mut out, &[b"INFO", b"memory"]);

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use super::{
     attach::Identities,
-    outbox::{Outbox, Phase},
+    outbox::{Flush, Outbox, Phase, Writing},
     script::Script,
     target::Target,
     transport::Security,
@@ -79,7 +79,7 @@ pub(crate) struct LinkContext {
     pub(crate) nonces: Nonces,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) security: Security,
-    #[cfg(feature = "simulation")]
+    #[cfg(feature = "__simulation")]
     pub(crate) network: Option<Arc<dyn super::network::Network>>,
 }
 
@@ -165,7 +165,23 @@ impl Link {
             outbox.push(Request::to_inbox(command, self.number, inbox), now);
         }
         // A server that hangs is noticed even if no request is sent to it.
-        outbox.monitor();
+        let waker = outbox.monitor();
+        drop(outbox);
+        wake(waker);
+    }
+
+    /// Writes in the caller's thread.
+    fn write(&self, mut writing: Writing) {
+        // No waker is needed: if the socket is full, the driver takes over.
+        let written = writing.poll(&mut Context::from_waker(Waker::noop()));
+        let mut outbox = self.outbox();
+        let is_broken = matches!(written, Poll::Ready(Err(_)));
+        if let Poll::Ready(Err(error)) = written {
+            outbox.handle_broken(&writing, error);
+        }
+        let waker = (outbox.give_back(writing) || is_broken).then(|| outbox.driver.take());
+        drop(outbox);
+        wake(waker.flatten());
     }
 
     /// The server's clock showed `time_us` between `sent_at` and now.
@@ -217,12 +233,12 @@ impl Node for Arc<Link> {
 
     fn pull(&self, work: &mut dyn Work, how: Pull, now: Moment) -> Pulled {
         let mut outbox = self.outbox();
-        if how == Pull::IfIdle && outbox.leave_work() {
+        if how == Pull::IfIdle && outbox.leave_work(work.len()) {
             return Pulled::Later;
         }
+        outbox.has_work = false;
         let mut pulled = Pulled::Answered;
-        // One script runs several heartbeats. All other commands are sent separately.
-        while let Some(request) = work.next(Command::is_heartbeat) {
+        while let Some(request) = work.next(Command::shares_call) {
             match self.obstacle(&outbox, &request.command, now) {
                 Some(node_error) => work.answer(request, Err(node_error), outbox.generation),
                 None => {
@@ -236,28 +252,23 @@ impl Node for Arc<Link> {
 
     fn flush(&self) {
         let mut outbox = self.outbox();
-        outbox.monitor();
-        let Some(mut writing) = outbox.take_to_write_now() else {
-            return;
-        };
+        let waker = outbox.monitor();
+        let flush = outbox.flush();
         drop(outbox);
-
-        // No waker is needed: if the socket is full, the driver takes over.
-        let written = writing.poll(&mut Context::from_waker(Waker::noop()));
-        let mut outbox = self.outbox();
-        if let Poll::Ready(Err(error)) = written {
-            outbox.handle_broken(&writing, error);
-        }
-        if outbox.give_back(writing) {
-            outbox.wake_driver();
+        // Without the mutex: the driver needs it at once.
+        wake(waker);
+        match flush {
+            Flush::Done => {}
+            Flush::Wake(driver) => driver.wake(),
+            Flush::Write(writing) => self.write(writing),
         }
     }
 
     fn flush_behind(&self) {
         let mut outbox = self.outbox();
-        outbox.monitor();
-        let is_answer_due = outbox.is_answer_due();
+        let (waker, is_answer_due) = (outbox.monitor(), outbox.is_answer_due());
         drop(outbox);
+        wake(waker);
         if !is_answer_due {
             self.flush();
         }
@@ -286,6 +297,12 @@ impl Node for Arc<Link> {
     fn is_busy(&self) -> bool {
         let outbox = self.outbox();
         outbox.has_work || !outbox.unanswered.is_empty()
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 

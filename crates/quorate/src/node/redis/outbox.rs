@@ -12,7 +12,7 @@ use std::{
 };
 
 use quorate_core::{
-    command::{Command, Owner, Reply, SessionTerms},
+    command::{BATCH_MAX, Command, Owner, Reply, SessionTerms},
     moment::Moment,
     queue::{AcquireRequest, Session},
 };
@@ -22,7 +22,11 @@ use super::{
     script::{Script, Scripts},
     wire::write_command,
 };
-use crate::{error::NodeError, membership::Permit, node::Request};
+use crate::{
+    error::{NodeError, QuarantineCause},
+    membership::VotingTerms,
+    node::Request,
+};
 
 /// The changing part of a link.
 #[derive(Debug)]
@@ -48,6 +52,8 @@ pub(crate) struct Outbox {
     pub(crate) driver: Option<Waker>,
     /// The client's machine has more requests, which the driver takes when it writes next.
     pub(crate) has_work: bool,
+    /// A caller has gathered a whole batch, and writes it itself.
+    is_gathered: bool,
     bytes: Vec<u8>,
     /// How many of the unanswered requests are in `bytes`, not yet being written.
     gathered: usize,
@@ -70,7 +76,7 @@ pub(crate) enum Phase {
     /// In quarantine until then.
     Quarantined {
         until: Moment,
-        why: String,
+        found: NodeError,
     },
     Closed,
 }
@@ -82,6 +88,14 @@ pub(crate) struct Unanswered {
     pub(crate) queued_at: Moment,
     /// The script was sent as text.
     is_by_text: bool,
+}
+
+impl Unanswered {
+    /// The entries of a batch, each as a request of its own.
+    pub(crate) fn split(self) -> impl Iterator<Item = Self> {
+        let Self { request, queued_at, is_by_text } = self;
+        request.split().map(move |request| Self { request, queued_at, is_by_text })
+    }
 }
 
 impl Outbox {
@@ -99,6 +113,7 @@ impl Outbox {
             broken: None,
             driver: None,
             has_work: false,
+            is_gathered: false,
             bytes: Vec::new(),
             gathered: 0,
             is_unflushed: false,
@@ -160,11 +175,16 @@ impl Outbox {
             Phase::Up => None,
             Phase::Recovering { until } => {
                 let (left, why) = (until.saturating_since(now), RECOVERING.to_owned());
-                Some(NodeError::Quarantined { left, why })
+                let cause = QuarantineCause::Recovering;
+                Some(NodeError::Quarantined { left, why, cause })
             }
             Phase::Down(node_error) => Some(node_error.clone()),
-            Phase::Quarantined { until, why } => {
-                Some(NodeError::Quarantined { left: until.saturating_since(now), why: why.clone() })
+            Phase::Quarantined { until, found } => {
+                let mut found = found.clone();
+                if let NodeError::Quarantined { left, .. } = &mut found {
+                    *left = until.saturating_since(now);
+                }
+                Some(found)
             }
             Phase::Closed => Some(NodeError::ShutDown),
         }
@@ -177,31 +197,40 @@ impl Outbox {
         answer: &Result<Reply, NodeError>,
     ) -> bool {
         let found = (&self.terms, self.why_not_yet.is_some());
-        Permit::is_kept(found, command, answer.as_ref().ok())
+        VotingTerms::is_kept(found, command, answer.as_ref().ok())
     }
 
     /// Appends a request to the queue.
     pub(crate) fn push(&mut self, mut request: Request, now: Moment) {
         request.command.set_session(self.session);
-        let script = Script::of(&request.command);
-        let is_by_text = script.is_some_and(|script| self.scripts.digest(script).is_none());
-        write_command(&mut self.bytes, &request.command, &self.scripts);
-        self.gathered += 1;
-        self.unanswered.push_back(Unanswered { request, queued_at: now, is_by_text });
+        self.write(request, now);
     }
 
-    /// The server has forgotten the script of this request. Sends it again as text, behind the
-    /// requests that were queued meanwhile, if that order does not matter: a `DeleteKey` or a final
-    /// `Release` is the last command for its owner, and a read changes nothing. Most other requests
-    /// are returned, since they would run after later requests of their sender.
-    pub(crate) fn push_again(&mut self, unanswered: Unanswered) -> Option<Unanswered> {
-        let command = &unanswered.request.command;
-        if let Some(script) = Script::of(command) {
+    /// The server has forgotten the script of this request. Sends it again, a batch as single
+    /// commands. Returns what cannot be sent again.
+    pub(crate) fn push_again(&mut self, unanswered: Unanswered) -> Vec<Unanswered> {
+        if let Some(script) = Script::of(&unanswered.request.command) {
             self.scripts.set_forgotten(script, true);
         }
-        match command {
+        if unanswered.is_by_text {
             // A server that does not accept the text will not accept it next time either.
-            _ if unanswered.is_by_text => Some(unanswered),
+            return vec![unanswered];
+        }
+        self.push_apart(unanswered)
+    }
+
+    /// The server has executed no entry of this batch. Sends them again as single commands. Returns
+    /// what cannot be sent again.
+    pub(crate) fn push_apart(&mut self, batch: Unanswered) -> Vec<Unanswered> {
+        batch.split().filter_map(|single| self.push_single_again(single)).collect()
+    }
+
+    /// Sends a request again, behind the requests that were queued meanwhile, if that order does
+    /// not matter: a `DeleteKey` or a final `Release` is the last command for its owner, and a read
+    /// changes nothing. Most other requests are returned, since they would run after later requests
+    /// of their sender.
+    fn push_single_again(&mut self, unanswered: Unanswered) -> Option<Unanswered> {
+        match &unanswered.request.command {
             Command::DeleteKey { .. }
             | Command::Release { yields: None, .. }
             | Command::Check { .. }
@@ -219,7 +248,11 @@ impl Outbox {
                 self.write_again(unanswered);
                 None
             }
-            // A confirmation of a fence has no effect after that release: it never creates a key.
+            // Neither recreates a key, so it has no effect after that release.
+            Command::ExtendKeys { entries, .. } if entries.len() == 1 => {
+                self.write_again(unanswered);
+                None
+            }
             Command::Extend { entries, .. } => match &**entries {
                 [only] if !only.may_heal => {
                     self.write_again(unanswered);
@@ -240,9 +273,15 @@ impl Outbox {
     }
 
     fn write_again(&mut self, unanswered: Unanswered) {
-        write_command(&mut self.bytes, &unanswered.request.command, &self.scripts);
+        self.write(unanswered.request, unanswered.queued_at);
+    }
+
+    fn write(&mut self, request: Request, queued_at: Moment) {
+        let script = Script::of(&request.command);
+        let is_by_text = script.is_some_and(|script| self.scripts.digest(script).is_none());
+        write_command(&mut self.bytes, &request.command, &self.scripts);
         self.gathered += 1;
-        self.unanswered.push_back(Unanswered { is_by_text: true, ..unanswered });
+        self.unanswered.push_back(Unanswered { request, queued_at, is_by_text });
     }
 
     /// True if a request that was written, or is being written, is unanswered. The driver writes
@@ -251,27 +290,26 @@ impl Outbox {
         self.unanswered.len() > self.gathered
     }
 
-    /// A caller has a request. Returns true if the link is busy and the driver sends it together
-    /// with others.
-    pub(crate) fn leave_work(&mut self) -> bool {
-        let is_left = self.is_open() && self.unanswered.len() > WRITE_NOW_MAX;
-        self.has_work |= is_left;
-        is_left
+    /// A caller has requests, `waiting` of them. Returns true if the link is busy, so that they are
+    /// sent later, together with others.
+    pub(crate) fn leave_work(&mut self, waiting: usize) -> bool {
+        let is_busy = self.is_open() && self.unanswered.len() > WRITE_NOW_MAX;
+        self.is_gathered = is_busy && waiting >= GATHERED_MIN;
+        self.has_work = is_busy && !self.is_gathered;
+        self.has_work
     }
 
-    /// Takes writer and bytes if the caller should write them now.
-    pub(crate) fn take_to_write_now(&mut self) -> Option<Writing> {
+    /// What a caller that has queued or left requests must do without the mutex.
+    pub(crate) fn flush(&mut self) -> Flush {
+        let is_busy = self.has_work || self.unanswered.len() > WRITE_NOW_MAX;
         if self.bytes.is_empty() && !self.has_work {
-            return None;
-        }
-        if self.has_work || self.unanswered.len() > WRITE_NOW_MAX {
+            Flush::Done
+        } else if is_busy && !std::mem::take(&mut self.is_gathered) {
             // A task that writes now sends what was queued. If no task writes, the driver must.
-            if self.writer.is_some() {
-                self.wake_driver();
-            }
-            return None;
+            self.driver.take_if(|_| self.writer.is_some()).map_or(Flush::Done, Flush::Wake)
+        } else {
+            self.take_to_write().map_or(Flush::Done, Flush::Write)
         }
-        self.take_to_write()
     }
 
     /// Takes writer and bytes, if there is anything to write and no other task writes.
@@ -286,11 +324,10 @@ impl Outbox {
         Some(Writing { writer, bytes, written: 0, is_flushed: false, generation })
     }
 
-    /// A write failed. The driver handles it, unless that connection has ended.
+    /// A write failed. The driver must handle it, unless that connection has ended.
     pub(crate) fn handle_broken(&mut self, writing: &Writing, error: io::Error) {
         if writing.generation == self.generation {
             self.broken.get_or_insert(error);
-            self.wake_driver();
         }
     }
 
@@ -313,17 +350,11 @@ impl Outbox {
         self.has_work || !self.bytes.is_empty() || self.is_unflushed
     }
 
-    /// Makes the driver detect silence.
-    pub(crate) fn monitor(&mut self) {
-        if !std::mem::replace(&mut self.is_monitored, true) {
-            self.wake_driver();
-        }
-    }
-
-    pub(crate) fn wake_driver(&mut self) {
-        if let Some(driver) = self.driver.take() {
-            driver.wake();
-        }
+    /// Makes the driver detect silence. Returns its waker if it must be woken for that, without the
+    /// mutex.
+    pub(crate) fn monitor(&mut self) -> Option<Waker> {
+        let was_monitored = std::mem::replace(&mut self.is_monitored, true);
+        self.driver.take_if(|_| !was_monitored)
     }
 }
 
@@ -337,6 +368,16 @@ impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Writer")
     }
+}
+
+/// What a caller does after it has queued requests.
+#[must_use]
+pub(crate) enum Flush {
+    Done,
+    /// Wake the driver, which writes them.
+    Wake(Waker),
+    /// Write them.
+    Write(Writing),
 }
 
 /// Bytes that are being written.
@@ -370,6 +411,10 @@ impl Writing {
 /// A caller writes by itself while at most this many requests are unanswered. More of them mean
 /// that the link is busy, and batching pays.
 const WRITE_NOW_MAX: usize = 2;
+
+/// A caller that finds a whole batch waiting writes it, although the link is busy: waking the
+/// driver would cost a switch to another thread.
+const GATHERED_MIN: usize = BATCH_MAX;
 
 /// A buffer that grew larger in a burst is dropped.
 const BYTES_KEPT_MAX: usize = 64 * 1024;
@@ -411,11 +456,11 @@ mod tests {
     fn work_left_during_a_write_is_sent() {
         let mut outbox = Outbox::new("quorate:".into(), Moment::ZERO);
         open(&mut outbox);
-        assert!(!outbox.leave_work(), "the link is idle");
+        assert!(!outbox.leave_work(1), "the link is idle");
         (0..3).for_each(|_| push(&mut outbox));
         let mut writing = outbox.take_to_write().expect("there are three");
-        assert!(outbox.leave_work(), "three answers are due");
-        assert!(outbox.take_to_write_now().is_none(), "another task writes");
+        assert!(outbox.leave_work(1), "three answers are due");
+        assert!(matches!(outbox.flush(), Flush::Done), "another task writes");
         assert!(writing.poll(&mut Context::from_waker(Waker::noop())).is_ready());
         assert!(outbox.give_back(writing), "the writer takes the work that was left");
     }

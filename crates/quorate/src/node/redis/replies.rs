@@ -117,7 +117,8 @@ impl<'a> Replies<'a> {
         Ok(())
     }
 
-    async fn expect_texts(&mut self) -> Result<Vec<String>, NodeError> {
+    /// The texts of a list.
+    pub(super) async fn expect_texts(&mut self) -> Result<Vec<String>, NodeError> {
         let target = self.target;
         let (frame, bytes) = self.next().await?;
         if let Some(error) = frame.error(bytes) {

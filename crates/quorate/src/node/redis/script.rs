@@ -20,7 +20,10 @@ pub(crate) enum Script {
     Acquire,
     Release,
     Extend,
-    Heartbeat,
+    AcquireMany,
+    ReleaseMany,
+    SetKeys,
+    DeleteKeys,
     Handshake,
     Enrol,
     Change,
@@ -32,11 +35,19 @@ pub(crate) enum Script {
 impl Script {
     /// The scripts of classic mode without membership.
     pub(super) const CLASSIC: &[Self] =
-        &[Self::Adopt, Self::DeleteKey, Self::ExtendKeys, Self::ReadKey];
+        &[Self::Adopt, Self::DeleteKey, Self::DeleteKeys, Self::ExtendKeys, Self::ReadKey];
 
     /// The scripts of classic mode with membership.
-    pub(super) const CLASSIC_MEMBERS: &[Self] =
-        &[Self::SetKey, Self::Adopt, Self::DeleteKey, Self::ExtendKeys, Self::ReadKey, Self::Ping];
+    pub(super) const CLASSIC_MEMBERS: &[Self] = &[
+        Self::SetKey,
+        Self::SetKeys,
+        Self::Adopt,
+        Self::DeleteKey,
+        Self::DeleteKeys,
+        Self::ExtendKeys,
+        Self::ReadKey,
+        Self::Ping,
+    ];
 
     /// The scripts of the default mode.
     pub(super) const QUEUE: &[Self] = &[
@@ -45,15 +56,26 @@ impl Script {
         Self::Attach,
         Self::Ping,
         Self::Acquire,
+        Self::AcquireMany,
         Self::Release,
+        Self::ReleaseMany,
         Self::Extend,
-        Self::Heartbeat,
     ];
 
     const COUNT: usize = Self::List as usize + 1;
 
     /// The script that executes a command, or `None` for a plain command of the server.
-    pub(crate) const fn of(command: &Command) -> Option<Self> {
+    pub(crate) fn of(command: &Command) -> Option<Self> {
+        match command {
+            Command::Batch(entries) => match entries.first() {
+                Some(first) => Self::of_batch(first),
+                None => None,
+            },
+            single => Self::of_single(single),
+        }
+    }
+
+    const fn of_single(command: &Command) -> Option<Self> {
         match command {
             Command::SetKey { sender: Some(_), .. } => Some(Self::SetKey),
             Command::Adopt { .. } => Some(Self::Adopt),
@@ -66,12 +88,21 @@ impl Script {
             Command::Acquire { .. } => Some(Self::Acquire),
             Command::Release { .. } => Some(Self::Release),
             Command::Extend { .. } => Some(Self::Extend),
-            // Only heartbeats are sent as a batch.
-            Command::Batch(_) => Some(Self::Heartbeat),
             Command::Membership(command) => Some(Self::of_membership(command)),
             Command::Inspect { .. } => Some(Self::Inspect),
             Command::List { .. } => Some(Self::List),
             _ => None,
+        }
+    }
+
+    /// The script that executes a batch that begins with this command.
+    const fn of_batch(first: &Command) -> Option<Self> {
+        match first {
+            Command::Acquire { .. } => Some(Self::AcquireMany),
+            Command::Release { .. } => Some(Self::ReleaseMany),
+            Command::SetKey { .. } => Some(Self::SetKeys),
+            Command::DeleteKey { .. } => Some(Self::DeleteKeys),
+            single => Self::of_single(single),
         }
     }
 
@@ -105,7 +136,10 @@ impl Script {
             Self::Acquire => include_str!("../../../lua/queue/acquire.lua"),
             Self::Release => include_str!("../../../lua/queue/release.lua"),
             Self::Extend => include_str!("../../../lua/queue/extend.lua"),
-            Self::Heartbeat => include_str!("../../../lua/queue/heartbeat.lua"),
+            Self::AcquireMany => include_str!("../../../lua/queue/acquire_many.lua"),
+            Self::ReleaseMany => include_str!("../../../lua/queue/release_many.lua"),
+            Self::SetKeys => include_str!("../../../lua/set_keys.lua"),
+            Self::DeleteKeys => include_str!("../../../lua/delete_keys.lua"),
             Self::Handshake => include_str!("../../../lua/membership/handshake.lua"),
             Self::Enrol => include_str!("../../../lua/membership/enrol.lua"),
             Self::Change => include_str!("../../../lua/membership/change.lua"),
@@ -122,7 +156,8 @@ fn with_parts(file: &str) -> String {
     let mut text = String::with_capacity(2 * file.len());
     for line in file.lines() {
         match line.strip_prefix("-- parts: ") {
-            Some(names) => names.split(", ").for_each(|name| text.push_str(part(name))),
+            // A part can have parts of its own.
+            Some(names) => names.split(", ").for_each(|it| text.push_str(&with_parts(part(it)))),
             None => text.push_str(line),
         }
         text.push('\n');
@@ -139,7 +174,12 @@ fn part(name: &str) -> &'static str {
         "since" => include_str!("../../../lua/queue/parts/since.lua"),
         "hand_off" => include_str!("../../../lua/queue/parts/hand_off.lua"),
         "full" => include_str!("../../../lua/queue/parts/full.lua"),
+        "entry_error" => include_str!("../../../lua/queue/parts/entry_error.lua"),
         "acquire_one" => include_str!("../../../lua/queue/parts/acquire_one.lua"),
+        "release_one" => include_str!("../../../lua/queue/parts/release_one.lua"),
+        "release_with_waiters" => {
+            include_str!("../../../lua/queue/parts/release_with_waiters.lua")
+        }
         "holders" => include_str!("../../../lua/queue/parts/holders.lua"),
         other => unreachable!("no script has a part {other}"),
     }

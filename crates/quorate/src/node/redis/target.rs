@@ -1,8 +1,10 @@
 //! Addresses of servers, parsed once and displayed without secrets.
 
-use std::{fmt, path::PathBuf};
+use std::{borrow::Cow, fmt, path::PathBuf};
 
 use url::Url;
+
+use super::masked_address;
 
 /// The address of a server and the login.
 #[derive(Clone, Debug)]
@@ -42,13 +44,24 @@ impl fmt::Debug for Secret {
 }
 
 impl Target {
-    /// Parses `redis://`, `rediss://`, `valkey://`, `valkeys://` and `unix://` addresses.
+    /// Parses `redis://`, `rediss://`, `valkey://`, `valkeys://` and `unix://` addresses. Without a
+    /// scheme the address is `redis://`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         // Url::parse would drop some control characters. Others would be printed into logs.
         if text.chars().any(char::is_control) {
             return Err("the address contains a control character".into());
         }
-        let url = Url::parse(text).map_err(|error| format!("{error}; write {EXAMPLE}"))?;
+        let with_scheme = match text.contains("://") {
+            true => Cow::Borrowed(text),
+            false if text.starts_with('/') => {
+                return Err(format!("write unix://{}", masked_address(text)));
+            }
+            false if is_scheme_without_slashes(text) => {
+                return Err(format!("the scheme is followed by '://'; write {EXAMPLE}"));
+            }
+            false => Cow::Owned(format!("redis://{text}")),
+        };
+        let url = Url::parse(&with_scheme).map_err(|error| format!("{error}; write {EXAMPLE}"))?;
         if url.fragment().is_some() {
             return Err("a part after '#' is not supported (write '%23' in a password)".into());
         }
@@ -57,7 +70,10 @@ impl Target {
             "rediss" | "valkeys" if cfg!(feature = "tls") => Self::parse_tcp(&url, true),
             "rediss" | "valkeys" => Err("this build has no TLS: enable the feature tls".into()),
             "unix" | "redis+unix" | "valkey+unix" => Self::parse_unix(&url),
-            _ => Err(format!("unknown scheme; write {EXAMPLE}")),
+            other => Err(match similar_scheme(other) {
+                Some(scheme) => format!("unknown scheme; did you mean {scheme}://?"),
+                None => format!("unknown scheme; write {EXAMPLE}"),
+            }),
         }
     }
 
@@ -130,14 +146,33 @@ impl Target {
     }
 }
 
-/// An address for people. An invalid address may have a password anywhere, so only its scheme is
-/// shown.
-pub(crate) fn blot(text: &str) -> String {
-    match (Target::parse(text), text.split_once("://")) {
-        (Ok(target), _) => target.label,
-        (Err(_), Some((scheme, _))) if SCHEMES.contains(&scheme) => format!("{scheme}://***"),
-        (Err(_), _) => "***".into(),
+/// Whether `//` is missing. A host may have the name of a scheme: `redis:6379` is one.
+fn is_scheme_without_slashes(text: &str) -> bool {
+    text.split_once(':').is_some_and(|(scheme, rest)| {
+        SCHEMES.contains(&scheme) && !rest.starts_with(|c: char| c.is_ascii_digit())
+    })
+}
+
+/// The scheme that a misspelled one probably means.
+fn similar_scheme(scheme: &str) -> Option<&'static str> {
+    let distances = SCHEMES.iter().map(|known| (distance(scheme, known), *known));
+    let (distance, known) = distances.min()?;
+    (distance <= SCHEME_DISTANCE_MAX).then_some(known)
+}
+
+/// How many letters must be inserted, removed or replaced to turn one text into the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, from) in one.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (column, to) in other.bytes().enumerate() {
+            let replaced = diagonal + usize::from(from != to);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
     }
+    row[other.len()]
 }
 
 fn database(digits: &str) -> Result<u32, String> {
@@ -152,6 +187,8 @@ fn decode(text: &str) -> Result<String, String> {
 
 const SCHEMES: [&str; 7] =
     ["redis", "rediss", "valkey", "valkeys", "unix", "redis+unix", "valkey+unix"];
+/// Different schemes differ by more.
+const SCHEME_DISTANCE_MAX: usize = 2;
 const DEFAULT_PORT: u16 = 6379;
 const EXAMPLE: &str = "redis://HOST:PORT/DB or unix:///path/to/socket";
 
@@ -174,6 +211,11 @@ mod tests {
         assert_eq!(full.user.as_deref(), Some("app"));
         assert_eq!(full.password.unwrap().expose(), "p@ss/");
         assert_eq!((full.database, &*full.label), (3, "redis://10.0.0.1:7000/3"));
+
+        assert_eq!(parse("localhost").label, "redis://localhost:6379");
+        assert_eq!(parse("redis:7000").label, "redis://redis:7000");
+        assert_eq!(parse("localhost:7000/2").label, "redis://localhost:7000/2");
+        assert_eq!(parse("[::1]:7").endpoint, Endpoint::Tcp("::1".into(), 7));
 
         assert_eq!(parse("redis://:pw@h").user, None);
         assert_eq!(parse("redis://[::1]:7").endpoint, Endpoint::Tcp("::1".into(), 7));
@@ -198,9 +240,13 @@ mod tests {
     #[test]
     fn invalid_address_is_rejected_with_the_reason() {
         let cases = [
-            ("10.0.0.1", "write redis://"),
-            ("localhost:6379", "unknown scheme"),
-            ("http://h", "unknown scheme"),
+            ("/run/redis.sock", "write unix:///run/redis.sock"),
+            ("http://h", "unknown scheme; write redis://"),
+            ("redisss://h", "unknown scheme; did you mean rediss://?"),
+            ("redis:h", "followed by '://'"),
+            ("redi://h", "did you mean redis://?"),
+            ("valky://h", "did you mean valkey://?"),
+            ("localhost:99999", "port"),
             ("redis://", "host"),
             ("redis://h:99999", "port"),
             ("redis://h:0", "port 0"),
@@ -217,7 +263,7 @@ mod tests {
             ("redis://:a\tb@h", "control character"),
             ("unix:///s%0A", "control character in the path"),
             ("unix:///s%1b%5b31m", "control character in the path"),
-            ("", "write redis://"),
+            ("", "host"),
         ];
         for (text, expected) in cases {
             let error = Target::parse(text).expect_err(text);
@@ -230,22 +276,21 @@ mod tests {
         let target = parse("redis://app:hunter2@h:1/1");
         assert!(!format!("{target:?}").contains("hunter2"));
         for text in [
-            "redis://app:hunter2@h:1",
             "redis://:hunter2@h@h",
             "redis://a:b@hunter2@h",
             "redis://app:123/hunter2@host:6379",
             "redis://app:123?hunter2@host:6379",
             "redis://app:hunter2",
             "redis://:hunter2",
-            "unix:///s?pass=hunter2",
-            "unix:///s?pass=pre@hunter2",
+            "unix://rel?pass=hunter2",
+            "unix:///s?pass=pre@hunter2&x",
             "unix:///s?pass=pre&hunter2",
-            "app:hunter2@h",
+            "app:hunter2@h:x",
             "hunter2://h",
         ] {
-            let error = Target::parse(text).err().unwrap_or_default();
-            assert!(!blot(text).contains("hunter2"), "{}", blot(text));
-            assert!(!error.contains("hunter2"), "{error}");
+            let shown = Target::parse(text).map(|target| target.label);
+            assert!(!format!("{shown:?}").contains("hunter2"), "{text}: {shown:?}");
+            assert!(!masked_address(text).contains("hunter2"), "{}", masked_address(text));
         }
     }
 }

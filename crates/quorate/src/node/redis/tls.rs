@@ -1,6 +1,10 @@
 //! TLS connections: trusted certificates and the client's certificate.
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::{net::TcpStream, time::timeout};
@@ -14,6 +18,7 @@ use tokio_rustls::{
     },
 };
 
+use super::certificate::expiry;
 use crate::error::NodeError;
 
 /// The servers to trust over TLS, and the certificate of the client.
@@ -82,6 +87,13 @@ impl Tls {
         self
     }
 
+    /// When the first certificate of the identity expires.
+    pub(crate) fn identity_ends(&self) -> Option<SystemTime> {
+        let (chain, _) = self.identity_pem.as_ref()?;
+        let chain = certificates(chain, "the certificate of the identity").ok()?;
+        chain.iter().filter_map(|certificate| expiry(certificate)).min()
+    }
+
     pub(crate) fn connector(&self) -> Result<Connector, String> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
@@ -120,15 +132,21 @@ impl fmt::Debug for Tls {
 pub(crate) struct Connector(TlsConnector);
 
 impl Connector {
+    /// Also returns when the first certificate of the server's chain expires.
     pub(crate) async fn connect(
         &self,
         host: &str,
         stream: TcpStream,
-    ) -> Result<TlsStream<TcpStream>, NodeError> {
+    ) -> Result<(TlsStream<TcpStream>, Option<SystemTime>), NodeError> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| NodeError::Tls(format!("{host:?} cannot be in a certificate")))?;
         match timeout(HANDSHAKE_TIMEOUT, self.0.connect(name, stream)).await {
-            Ok(connected) => connected.map_err(|error| node_error(&error)),
+            Ok(Ok(stream)) => {
+                let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+                let ends = chain.iter().filter_map(|certificate| expiry(certificate)).min();
+                Ok((stream, ends))
+            }
+            Ok(Err(error)) => Err(node_error(&error)),
             // A plain server may wait for the end of a line that never comes.
             Err(_) => Err(NodeError::Tls("no answer; does the server speak TLS there?".into())),
         }

@@ -2,7 +2,7 @@
 
 use std::{
     os::fd::{AsFd as _, OwnedFd},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use socket2::{SockRef, TcpKeepalive};
@@ -28,6 +28,8 @@ pub(crate) struct Stream {
     pub(crate) writer: Box<dyn AsyncWrite + Send + Sync + Unpin>,
     /// The same socket, to abort the connection. A Unix socket has no data in flight.
     pub(crate) socket: Option<OwnedFd>,
+    /// When the first certificate of the server's chain expires.
+    pub(crate) certificate_ends: Option<SystemTime>,
 }
 
 impl Stream {
@@ -35,7 +37,8 @@ impl Stream {
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Sync + Unpin + 'static,
     ) -> Self {
-        Self { reader: Box::new(reader), writer: Box::new(writer), socket: None }
+        let (reader, writer) = (Box::new(reader), Box::new(writer));
+        Self { reader, writer, socket: None, certificate_ends: None }
     }
 }
 
@@ -67,11 +70,11 @@ pub(crate) struct Security {
 
 /// Connects. The caller limits the time.
 pub(crate) async fn open(target: &Target, around: &LinkContext) -> Result<Stream, NodeError> {
-    #[cfg(feature = "simulation")]
+    #[cfg(feature = "__simulation")]
     if let (Some(network), Endpoint::Tcp(host, port)) = (&around.network, &target.endpoint) {
         let connected = network.connect(host, *port).await;
         let (reader, writer) = connected.map_err(|error| NodeError::from_connect(&error))?;
-        return Ok(Stream { reader, writer, socket: None });
+        return Ok(Stream { reader, writer, socket: None, certificate_ends: None });
     }
     match &target.endpoint {
         Endpoint::Tcp(host, port) => {
@@ -105,8 +108,9 @@ async fn secure(
     if target.is_tls {
         let missing = || NodeError::Tls("there are no TLS settings".into());
         let connector = security.connector.as_ref().ok_or_else(missing)?;
-        let (reader, writer) = tokio::io::split(connector.connect(host, stream).await?);
-        return Ok(Stream::new(reader, writer));
+        let (stream, certificate_ends) = connector.connect(host, stream).await?;
+        let (reader, writer) = tokio::io::split(stream);
+        return Ok(Stream { certificate_ends, ..Stream::new(reader, writer) });
     }
     let (reader, writer) = stream.into_split();
     Ok(Stream::new(reader, writer))

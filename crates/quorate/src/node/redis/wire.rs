@@ -1,18 +1,19 @@
 //! Encodes commands and decodes replies.
 
+mod batch;
 mod inspect;
 mod membership;
 mod queue;
-
-use std::io::Write as _;
+#[cfg(feature = "__simulation")]
+pub(super) mod testing;
 
 use quorate_core::{
-    command::{Command, ExtendedKey, KeyObservation, Reply, Value},
-    queue::Session,
+    command::{Command, ExtendedKey, KeyExtension, KeyObservation, Reply, Value},
+    queue::{Sender, Session},
 };
 use redis_protocol::resp3::{decode::complete::decode_range, types::RangeFrame};
 
-pub(crate) use self::queue::channel;
+pub(crate) use self::{batch::Answers, queue::channel};
 use super::script::{Script, Scripts};
 use crate::error::NodeError;
 
@@ -63,19 +64,7 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             write_word(out, owner.as_bytes());
         }
         Command::ExtendKeys { entries, sender } => {
-            let (locks, more) = (entries.len(), usize::from(sender.is_some()));
-            write_script(out, Script::ExtendKeys, scripts, locks + more, 2 * locks + more);
-            entries.iter().for_each(|entry| write_word(out, entry.name.as_bytes()));
-            if let Some(sender) = sender {
-                queue::write_session_key(out, scripts, *sender);
-            }
-            for entry in entries.iter() {
-                write_word(out, entry.owner.as_bytes());
-                write_number(out, entry.ttl_ms);
-            }
-            if let Some(sender) = sender {
-                write_session(out, sender.session);
-            }
+            write_extend_keys(out, *sender, entries.iter(), scripts);
         }
         Command::Check { name, owner } => {
             write_script(out, Script::ReadKey, scripts, 1, 1);
@@ -91,7 +80,29 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             inspect::write_list(out, prefix, cursor.as_ref(), *count, scripts);
         }
         Command::Membership(command) => membership::write(out, command, scripts),
+        Command::Batch(entries) => batch::write(out, entries, scripts),
         other => queue::write(out, other, scripts),
+    }
+}
+
+fn write_extend_keys<'a>(
+    out: &mut Vec<u8>,
+    sender: Option<Sender>,
+    entries: impl Iterator<Item = &'a KeyExtension> + Clone,
+    scripts: &Scripts,
+) {
+    let (locks, more) = (entries.clone().count(), usize::from(sender.is_some()));
+    write_script(out, Script::ExtendKeys, scripts, locks + more, 2 * locks + more);
+    entries.clone().for_each(|entry| write_word(out, entry.name.as_bytes()));
+    if let Some(sender) = sender {
+        queue::write_session_key(out, scripts, sender);
+    }
+    for entry in entries {
+        write_word(out, entry.owner.as_bytes());
+        write_number(out, entry.ttl_ms);
+    }
+    if let Some(sender) = sender {
+        write_session(out, sender.session);
     }
 }
 
@@ -119,11 +130,9 @@ fn write_header(out: &mut Vec<u8>, kind: u8, count: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A session, without an allocation.
 fn write_session(out: &mut Vec<u8>, session: Session) {
     write_header(out, b'$', SESSION_LEN);
-    // Writing to a vector cannot fail.
-    let _ = write!(out, "{session}");
+    session.append_to(out);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -249,14 +258,17 @@ fn owned(number: i64, done: Reply) -> Option<Reply> {
 }
 
 fn extended_keys(items: &[RangeFrame]) -> Option<Reply> {
-    let result = |item: &RangeFrame| match item {
+    items.iter().map(extended_key).collect::<Option<_>>().map(Reply::ExtendedKeys)
+}
+
+const fn extended_key(item: &RangeFrame) -> Option<ExtendedKey> {
+    match item {
         RangeFrame::Number { data: 1, .. } => Some(ExtendedKey::Renewed),
         RangeFrame::Number { data: 0, .. } => Some(ExtendedKey::Absent),
         RangeFrame::Number { data: -1, .. } => Some(ExtendedKey::NotOwner),
         RangeFrame::Number { data: -2, .. } => Some(ExtendedKey::Failed),
         _ => None,
-    };
-    items.iter().map(result).collect::<Option<_>>().map(Reply::ExtendedKeys)
+    }
 }
 
 /// The key that was found. The outer `None` means an invalid reply.

@@ -38,7 +38,7 @@ impl Guard {
     /// let guard = client.mutex("video:9").lock().await?;
     /// let lease = guard.detach().await?;
     /// assert!(client.mutex("video:9").try_lock().await?.is_none(), "the lock is still held");
-    /// println!("{lease}"); // for the process that continues the work
+    /// println!("{}", lease.expose_secret()); // for the process that continues the work
     /// # Ok(()) }
     /// ```
     pub async fn detach(mut self) -> Result<DetachedLease, LeaseError> {
@@ -63,7 +63,7 @@ impl Guard {
     async fn has_left_only_keys(&self) -> bool {
         let engine = self.engine();
         let enough_at = engine.now().saturating_add(GATHER_MAX);
-        self.call.has_left_only_keys(enough_at).await
+        self.call.has_left_only_keys(self.held.id, enough_at).await
             && engine.lock().machine.retire_unextended(self.held.id, engine.now())
     }
 

@@ -71,7 +71,7 @@ pub(super) struct Collecting<'a> {
     /// The lock of each permit.
     slots: Vec<Mutex>,
     /// The lock of the first in the queue.
-    line: Mutex,
+    queue: Mutex,
 }
 
 impl<'a> Collecting<'a> {
@@ -85,14 +85,14 @@ impl<'a> Collecting<'a> {
         let hold = Hold { renewal: Renewal::On, max: None };
         let parts = semaphore.parts()?;
         let part = |name: &_| semaphore.part(Clone::clone(name), hold);
-        let (slots, line) = (parts.slots.iter().map(part).collect(), semaphore.queue(hold)?);
-        Ok(Self { semaphore, wanted, deadline, slots, line })
+        let (slots, queue) = (parts.slots.iter().map(part).collect(), semaphore.queue(hold)?);
+        Ok(Self { semaphore, wanted, deadline, slots, queue })
     }
 
     /// The permits; `None` at the deadline. Dropping the future releases everything.
     pub(super) async fn run(&self) -> Result<Option<Vec<Guard>>, LockError> {
         loop {
-            let Some(place) = self.line.wait_until(self.deadline).await?.into_guard()? else {
+            let Some(place) = self.queue.wait_until(self.deadline).await?.into_guard()? else {
                 return Ok(None);
             };
             // Dropped before the place: the next waiter must find no other waiter when it asks for

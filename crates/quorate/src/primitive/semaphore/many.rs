@@ -5,7 +5,8 @@ use std::time::Duration;
 use quorate_core::backoff::Backoff;
 
 use super::{
-    LOOKS_MAX, MISSED_DELAY_MAX, MISSED_DELAY_MIN, MISSES_MAX, Seen, Semaphore, collect::Collecting,
+    MISSED_DELAY_MAX, MISSED_DELAY_MIN, MISSES_MAX, SEARCHES_MAX, Seen, Semaphore,
+    collect::Collecting,
 };
 use crate::{
     error::{LockError, WithError},
@@ -53,9 +54,10 @@ impl Semaphore {
         let engine = &self.client.engine;
         let mut backoff = Backoff::new(MISSED_DELAY_MIN, MISSED_DELAY_MAX);
         let (mut known, mut misses) = (None, 0);
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..SEARCHES_MAX {
             match self.try_several(wanted, None).await? {
                 Seen::Got(guards) => return Ok(Some(Permits::new(guards))),
+                Seen::Silence(_) if self.client.contact_rest().await => {}
                 Seen::Silence(silence) => return Err(silence.into()),
                 // As for one permit: owners that were seen twice held all of them in between.
                 Seen::Taken(holders) if known.as_ref() == Some(&holders) => return Ok(None),

@@ -1,10 +1,10 @@
-//! Waits for a permit: in the queue of `NAME#line`, and as its first for all permits.
+//! Waits for a permit: in the queue of `NAME#queue`, and as its first for all permits.
 
 use std::time::Duration;
 
 use quorate_core::{client::watchdog::Renewal, moment::Moment, quorum::majority};
 
-use super::{Seen, Semaphore, look::holders};
+use super::{Seen, Semaphore, holders::holders};
 use crate::{
     engine::{held::Hold, survey},
     error::{LockError, NodeAnswer, NodeError, NodeReport},
@@ -17,7 +17,7 @@ impl Semaphore {
         let started = engine.now();
         let deadline = wait.map(|wait| started.saturating_add(wait));
         let is_over = || deadline.is_some_and(|deadline| engine.now() >= deadline);
-        match self.try_any(MISSES_BEFORE_LINE, deadline).await? {
+        match self.try_any(MISSES_BEFORE_QUEUE, deadline).await? {
             Seen::Got(guard) => return Ok(guard),
             Seen::Taken(_) | Seen::Missed if is_over() => return Err(self.timeout(started).await),
             Seen::Silence(silence) if is_over() => return Err(silence.into()),
@@ -26,8 +26,8 @@ impl Semaphore {
         // Others would wait forever behind a first waiter that is not renewed. If it is lost
         // anyway, there are two first waiters, and each permit still goes to one of them.
         let hold = Hold { renewal: Renewal::On, max: None };
-        let line = self.queue(hold)?;
-        let Some(place) = line.wait_until(deadline).await?.into_guard()? else {
+        let queue = self.queue(hold)?;
+        let Some(place) = queue.wait_until(deadline).await?.into_guard()? else {
             return Err(self.timeout(started).await);
         };
         let got = loop {
@@ -79,7 +79,7 @@ pub(super) fn is_full(error: &LockError) -> bool {
 
 /// How often a waiter tries permits that others try too before it is queued: later callers must not
 /// pass it meanwhile.
-const MISSES_BEFORE_LINE: usize = 2;
+const MISSES_BEFORE_QUEUE: usize = 2;
 
 /// For how many permits the holder is asked, until one is known.
 const SHOWN_TRIES_MAX: usize = 16;

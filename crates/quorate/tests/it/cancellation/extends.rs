@@ -33,7 +33,7 @@ async fn lease_never_outlasts_its_keys_after_a_dropped_extension() {
         // then.
         while guard.check().is_ok() {
             assert!(!is_free(&rival).await, "the keys expired before the lease: {case:?}");
-            pass((guard.remaining() / 2).max(SHORTEST_LOOK)).await;
+            pass((guard.remaining() / 2).max(SHORTEST_CHECK)).await;
         }
     })
     .await;
@@ -51,7 +51,7 @@ struct Case {
 
 /// Takes the lock, extends it while the nodes behave in every way, drops the extension after each
 /// possible poll, and passes the guard on.
-async fn for_each_drop(look: impl AsyncFn(&Fixture, &Guard, &Case)) {
+async fn for_each_drop(check: impl AsyncFn(&Fixture, &Guard, &Case)) {
     use Behaviour::{Answer, Fail, Hang, Mute};
     for behaviours in combinations(&[Answer, Fail, Hang, Mute], 3) {
         for ttl in [SHORTER, LONGER] {
@@ -62,7 +62,7 @@ async fn for_each_drop(look: impl AsyncFn(&Fixture, &Guard, &Case)) {
                 fixture.behave(&behaviours);
                 let is_over = extend_partly(&guard, ttl, polls).await;
                 let case = Case { behaviours: behaviours.clone(), ttl, polls, is_over };
-                look(&fixture, &guard, &case).await;
+                check(&fixture, &guard, &case).await;
                 if is_over {
                     break;
                 }
@@ -97,5 +97,5 @@ const LONGER: Duration = Duration::from_secs(30);
 /// Extensions that have not ended by then only repeat what they did before.
 const POLLS_MAX: usize = 8;
 
-/// How near to the end of the lease the last look is.
-const SHORTEST_LOOK: Duration = Duration::from_millis(1);
+/// How near to the end of the lease the last check is.
+const SHORTEST_CHECK: Duration = Duration::from_millis(1);

@@ -7,7 +7,7 @@ use quorate_testkit::{Fault, eventually};
 
 use super::fixture::{NAME, poll};
 use crate::{
-    faults::cluster::{Cluster, PATIENCE, connect_to_all, wait_until_attached},
+    faults::fixture::{PATIENCE, ProxyFixture, connect_to_all, wait_until_attached},
     links::executor::block_on,
     mode::Mode,
 };
@@ -23,8 +23,8 @@ in_both_modes! {
 }
 
 fn call_that_is_never_polled_sends_nothing(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = cluster.connect();
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = fixture.connect();
     let mutex = client.mutex(NAME);
     for _ in 0..10 {
         drop(mutex.try_lock());
@@ -32,61 +32,61 @@ fn call_that_is_never_polled_sends_nothing(mode: Mode) {
     }
     // Requests keep their order: with this one answered, earlier ones would have been seen.
     block_on(block_on(mutex.lock()).unwrap().release()).unwrap();
-    cluster.wait_until_undone(1);
+    fixture.wait_until_undone(1);
 }
 
 fn call_that_is_dropped_after_its_first_poll_leaves_no_key(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = cluster.connect();
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = fixture.connect();
     for _ in 0..ROUNDS {
         drop_after_first_poll(&client);
     }
-    cluster.wait_until_undone(ROUNDS);
+    fixture.wait_until_undone(ROUNDS);
 }
 
 fn call_that_is_dropped_while_replies_are_held_back_leaves_no_key(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = cluster.connect();
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = fixture.connect();
     for held in 1..8_usize {
         let held: Vec<usize> = (0..3).filter(|node| held >> node & 1 == 1).collect();
         wait_until_attached(&client);
-        cluster.set(&held, Fault::BlackHole);
+        fixture.set(&held, Fault::BlackHole);
         drop_after_first_poll(&client);
-        cluster.set(&held, Fault::Pass);
+        fixture.set(&held, Fault::Pass);
     }
-    cluster.wait_until_undone(7);
+    fixture.wait_until_undone(7);
 }
 
 fn call_that_gave_up_silent_nodes_leaves_no_key_on_them(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = connect_to_all(cluster.through_proxies().vote_timeout(SHORT_VOTE_TIMEOUT));
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = connect_to_all(fixture.through_proxies().vote_timeout(SHORT_VOTE_TIMEOUT));
     for silent in [vec![1, 2], vec![0, 1, 2]] {
-        cluster.set(&silent, Fault::BlackHole);
+        fixture.set(&silent, Fault::BlackHole);
         let called = block_on(client.mutex(NAME).try_lock());
         assert!(matches!(called, Err(LockError::NoQuorum { .. })), "{called:?}");
-        cluster.set(&silent, Fault::Pass);
+        fixture.set(&silent, Fault::Pass);
         wait_until_attached(&client);
     }
-    cluster.wait_until_undone(2);
+    fixture.wait_until_undone(2);
 }
 
 fn call_whose_link_was_given_up_leaves_no_key(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = cluster.connect();
-    let connections = || cluster.proxies.iter().map(|proxy| proxy.connections()).min();
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = fixture.connect();
+    let connections = || fixture.proxies.iter().map(|proxy| proxy.connections()).min();
     let before = connections();
-    cluster.set(&[0, 1, 2], Fault::BlackHole);
+    fixture.set(&[0, 1, 2], Fault::BlackHole);
     drop_after_first_poll(&client);
     eventually("all links have reconnected", PATIENCE, || connections() > before);
-    cluster.set(&[0, 1, 2], Fault::Pass);
+    fixture.set(&[0, 1, 2], Fault::Pass);
     wait_until_attached(&client);
-    cluster.wait_until_undone(1);
+    fixture.wait_until_undone(1);
 }
 
 fn release_reaches_a_node_after_its_link_was_given_up(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = cluster.connect();
-    let silent = &cluster.proxies[2];
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = fixture.connect();
+    let silent = &fixture.proxies[2];
     let before = silent.connections();
     silent.set(Fault::BlackHole);
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
@@ -94,17 +94,17 @@ fn release_reaches_a_node_after_its_link_was_given_up(mode: Mode) {
     block_on(guard.release()).unwrap();
     silent.set(Fault::Pass);
     wait_until_attached(&client);
-    cluster.wait_until_undone(1);
+    fixture.wait_until_undone(1);
 }
 
 fn client_dropped_right_after_a_call_leaves_no_key(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
+    let fixture = ProxyFixture::start_in(mode, 3);
     for _ in 0..ROUNDS {
-        let client = cluster.connect();
+        let client = fixture.connect();
         drop_after_first_poll(&client);
         drop(client);
     }
-    cluster.wait_until_undone(ROUNDS);
+    fixture.wait_until_undone(ROUNDS);
 }
 
 fn drop_after_first_poll(client: &Client) {

@@ -87,7 +87,7 @@ async fn foreign_holder_is_distinguished_from_ours(fixture: &Fixture) {
     assert_eq!((&*holder.who, holder.is_foreign), (r"redlock\n", true));
     assert_eq!((holder.fence, holder.held_for, holder.expires_in), (None, None, None));
     assert_eq!((holder.owner_prefix.as_deref(), holder.is_this_client), (None, false));
-    let shown = r"a: held by redlock\n (not of Quorate), never expires";
+    let shown = r"a: held by redlock\n (not a lock of Quorate), never expires";
     assert_eq!(report.to_string(), shown);
     let listed = client.locks("").all().await.expect("every node answers").locks;
     assert_eq!(listed, if fixture.mode() == Mode::Queue { vec![report] } else { vec![] });
@@ -143,7 +143,7 @@ async fn waiting_owners(fixture: &Fixture) {
 }
 
 #[test]
-fn names_that_look_like_patterns_are_listed_as_they_are() {
+fn names_with_signs_of_patterns_are_listed_unchanged() {
     on_memory(&[1, 3], strange_names);
     on_servers(&[1, 3], strange_names);
 }

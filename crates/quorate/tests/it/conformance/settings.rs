@@ -46,7 +46,7 @@ async fn ttl_above_the_maximum_is_refused(fixture: &Fixture) {
             mutex.lock().await.expect_err("too long"),
         ] {
             assert_eq!(error, LockError::InvalidTtl(TtlError::AboveMax { ttl, max }));
-            assert!(error.to_string().contains("max_ttl is 40s"), "{error}");
+            assert!(error.to_string().contains("max_ttl is 40 s"), "{error}");
         }
     }
     assert!(fixture.is_empty(), "nothing was written");

@@ -27,7 +27,7 @@ async fn keys_deleted_from_a_minority_do_not_matter(fixture: &Fixture) {
     (0..fixture.tolerated()).for_each(|node| fixture.forget(node));
     guard.verify().await.expect("a majority has it");
     guard.check().expect("it is held");
-    guard.release().await.expect("a majority had it");
+    guard.release().await.expect("a majority stored it");
     fixture.wait_until_empty(fixture.all());
 }
 

@@ -11,7 +11,7 @@ use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 use crate::{
     cancellation::fixture::poll,
     conformance::fixture::LONG,
-    faults::cluster::{Cluster, PATIENCE, connect_to_all},
+    faults::fixture::{PATIENCE, ProxyFixture, connect_to_all},
     links::executor::block_on,
     watchdog::{fixture::NAME, journal::Journal},
 };
@@ -141,19 +141,19 @@ fn pending_commands_reach_the_only_node_before_the_hand_over() {
 /// The adopter may release the lease at once, and the third node is slow.
 #[test]
 fn slow_node_has_the_new_owner_before_it_is_reported() {
-    let cluster = Cluster::start(3);
-    let patient = cluster.through_proxies().vote_timeout(Duration::from_secs(5));
-    let (alice, carol) = (connect_to_all(patient), connect_to_all(cluster.direct()));
+    let fixture = ProxyFixture::start(3);
+    let patient = fixture.through_proxies().vote_timeout(Duration::from_secs(5));
+    let (alice, carol) = (connect_to_all(patient), connect_to_all(fixture.direct()));
     let guard = block_on(alice.mutex(NAME).lock()).expect("it is free");
     block_on(guard.extend(LONG)).expect("it is held");
-    let is_held = || cluster.servers.iter().all(|server| server.get(NAME).is_some());
+    let is_held = || fixture.servers.iter().all(|server| server.get(NAME).is_some());
     eventually("every node has it", PATIENCE, is_held);
-    cluster.set(&[2], Fault::Delay { up: Duration::from_millis(300), down: Duration::ZERO });
+    fixture.set(&[2], Fault::Delay { up: Duration::from_millis(300), down: Duration::ZERO });
     let lease = block_on(guard.detach()).expect("it is held");
     block_on(carol.release_lease(&lease)).expect("it is held");
     // Earlier commands of Alice have arrived before this one.
     block_on(alice.inspect(NAME)).expect("the nodes answer");
-    assert_eq!(cluster.servers[2].get(NAME), None, "it stays free");
+    assert_eq!(fixture.servers[2].get(NAME), None, "it stays free");
 }
 
 /// The node stored the new owner, but it is unknown when: another owner may have held the key

@@ -19,7 +19,7 @@ use quorate_testkit::{Fault, eventually};
 use super::SHORT;
 use crate::{
     cancellation::fixture::poll,
-    faults::cluster::{Cluster, PATIENCE, connect_to_all},
+    faults::fixture::{PATIENCE, ProxyFixture, connect_to_all},
     links::executor::block_on,
     watchdog::fixture::{NAME, PausedFixture, TICK, TTL, build, pass, settings, take},
 };
@@ -162,13 +162,13 @@ async fn expired_lease_cannot_be_handed_over() {
 /// held the lock before that.
 #[test]
 fn lease_that_expired_before_the_answers_is_released() {
-    let cluster = Cluster::start(3);
-    let client = connect_to_all(cluster.through_proxies().vote_timeout(SHORT));
+    let fixture = ProxyFixture::start(3);
+    let client = connect_to_all(fixture.through_proxies().vote_timeout(SHORT));
     let guard = block_on(client.mutex(NAME).ttl(2 * SHORT).no_renew().lock()).unwrap();
     eventually("it expires soon", PATIENCE, || guard.remaining() < SHORT / 4);
-    cluster.set(&[0, 1, 2], Fault::Delay { up: Duration::ZERO, down: SHORT / 2 });
+    fixture.set(&[0, 1, 2], Fault::Delay { up: Duration::ZERO, down: SHORT / 2 });
     let left = block_on(guard.detach());
     assert!(matches!(left, Err(LeaseError::Lost(_))), "{left:?}");
-    cluster.mend(&[0, 1, 2]);
-    cluster.wait_until_empty("it is released");
+    fixture.repair(&[0, 1, 2]);
+    fixture.wait_until_empty("it is released");
 }

@@ -6,25 +6,25 @@ use quorate::{Client, DetachedLease, error::LeaseError};
 use quorate_testkit::{Fault, Proxy, Server, eventually};
 
 use crate::{
-    faults::cluster::{Cluster, PATIENCE, connect_to_all, settings},
+    faults::fixture::{PATIENCE, ProxyFixture, connect_to_all, settings},
     links::executor::block_on,
     watchdog::fixture::NAME,
 };
 
 #[test]
 fn no_two_of_several_adopters_succeed() {
-    let cluster = Cluster::start(3);
-    let clients = [(); 3].map(|()| connect_to_all(cluster.direct()));
-    race(&clients, &cluster.servers);
+    let fixture = ProxyFixture::start(3);
+    let clients = [(); 3].map(|()| connect_to_all(fixture.direct()));
+    race(&clients, &fixture.servers);
 }
 
 /// Each of two adopters may have one of two nodes: then none of them succeeds.
 #[test]
 fn no_two_of_several_adopters_succeed_while_a_node_is_down() {
-    let cluster = Cluster::start(3);
-    let clients = [(); 3].map(|()| connect_to_all(cluster.direct()));
-    cluster.servers[2].kill();
-    race(&clients, &cluster.servers[..2]);
+    let fixture = ProxyFixture::start(3);
+    let clients = [(); 3].map(|()| connect_to_all(fixture.direct()));
+    fixture.servers[2].kill();
+    race(&clients, &fixture.servers[..2]);
 }
 
 /// All clients adopt at once, again and again.

@@ -67,6 +67,7 @@ impl Step {
                 | Command::ReadKey { name },
             )
             | Self::Plant { name, .. } => Some(name),
+            Self::Ask(Command::Batch(entries)) => entries.first().and_then(Command::entry_name),
             Self::Ask(other) => panic!("which lock is {other:?} about?"),
             Self::Clear | Self::Fill(_) | Self::HangUp { .. } => None,
         }
@@ -153,15 +154,29 @@ impl Draw {
                 let (owner, ttl_ms, sender) = (self.owner(), self.ttl_ms(), None);
                 Step::Ask(Command::SetKey { name, owner, ttl_ms, sender })
             }
-            35..=44 => Step::Ask(Command::DeleteKey { name, owner: self.owner() }),
+            35..=41 => Step::Ask(Command::DeleteKey { name, owner: self.owner() }),
+            42..=44 => {
+                let names = self.different_names().into_iter();
+                let delete = |name| Command::DeleteKey { name, owner: self.owner() };
+                Step::Ask(Command::Batch(names.map(delete).collect()))
+            }
             45..=49 => {
                 let (from, owner) = (self.owner(), self.owner());
                 let (ttl_ms, sender) = (self.ttl_ms(), None);
                 Step::Ask(Command::Adopt { name, from, owner, ttl_ms, sender })
             }
-            50..=69 => {
-                let entries = (0..=self.up_to(2)).map(|_| self.prolongation()).collect();
+            50..=64 => {
+                let names: Vec<Name> = (0..=self.up_to(2)).map(|_| self.name()).collect();
+                let entries = names.into_iter().map(|name| self.key_extension(name)).collect();
                 Step::Ask(Command::ExtendKeys { entries, sender: None })
+            }
+            65..=69 => {
+                let names = self.different_names().into_iter();
+                let extend = |name| {
+                    let entries = [self.key_extension(name)].into();
+                    Command::ExtendKeys { entries, sender: None }
+                };
+                Step::Ask(Command::Batch(names.map(extend).collect()))
             }
             70..=79 => Step::Ask(Command::Check { name, owner: self.owner() }),
             80..=92 => Step::Ask(Command::ReadKey { name }),
@@ -175,8 +190,17 @@ impl Draw {
         }
     }
 
-    fn prolongation(&mut self) -> KeyExtension {
-        KeyExtension { name: self.name(), owner: self.owner(), ttl_ms: self.ttl_ms() }
+    fn key_extension(&mut self, name: Name) -> KeyExtension {
+        KeyExtension { name, owner: self.owner(), ttl_ms: self.ttl_ms() }
+    }
+
+    /// All of them or two, beginning with any.
+    fn different_names(&mut self) -> Vec<Name> {
+        let mut names = self.names.clone();
+        let first = self.index(names.len());
+        names.rotate_left(first);
+        names.truncate(2 + self.index(2));
+        names
     }
 
     fn thing(&mut self) -> Thing {

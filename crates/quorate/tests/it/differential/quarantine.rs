@@ -6,17 +6,18 @@
 //! deleted before the first command: with an earlier time the server would return them again, and
 //! count them until then.
 
-mod calls;
 mod draw;
+mod node;
 mod tracker;
 
 use quorate_core::{
-    backoff::Jitter, command::Reply, membership::Reply as Told, moment::NodeTime, store::Store,
+    backoff::Jitter, command::Reply, membership::Reply as MembershipReply, moment::NodeTime,
+    store::Store,
 };
 
 use self::{
-    calls::{Answered, Node},
     draw::{Draw, Step},
+    node::{Answered, Node},
     tracker::Tracker,
 };
 use super::{Pace, batch::Memory, on_every_flavour, seed};
@@ -35,7 +36,7 @@ fn compare_on_every_server(memory: Memory, kinds: &[&str]) {
     let seed = seed();
     on_every_flavour(Pace::Set, |server| {
         let node = Node::connect(server);
-        let mut trial = Trial {
+        let mut comparison = Comparison {
             draw: Draw::new(Jitter::new(seed), memory, node.now_us() / 1_000),
             node,
             store: Store::new(),
@@ -43,14 +44,14 @@ fn compare_on_every_server(memory: Memory, kinds: &[&str]) {
             tracker: Tracker::default(),
             last: Vec::new(),
         };
-        while trial.tracker.compared < 20_000 {
-            trial.run_batch();
+        while comparison.tracker.compared < 20_000 {
+            comparison.run_batch();
         }
-        trial.tracker.check_coverage(seed, kinds);
+        comparison.tracker.check_coverage(seed, kinds);
     });
 }
 
-struct Trial<'a> {
+struct Comparison<'a> {
     draw: Draw,
     node: Node<'a>,
     store: Store,
@@ -61,7 +62,7 @@ struct Trial<'a> {
     last: Vec<String>,
 }
 
-impl Trial<'_> {
+impl Comparison<'_> {
     fn run_batch(&mut self) {
         let (to_ms, micros) = self.draw.set_clocks(self.node.now_us() / 1_000);
         self.node.set_clock(to_ms, micros);
@@ -88,7 +89,9 @@ impl Trial<'_> {
         // The microseconds of some servers go on, and those servers report them.
         let now = match &from_server {
             Some(Ok(Reply::Attached { time_us })) => NodeTime::from_micros(*time_us),
-            Some(Ok(Reply::Membership(Told::Info(met)))) => NodeTime::from_micros(met.time_us),
+            Some(Ok(Reply::Membership(MembershipReply::Info(info)))) => {
+                NodeTime::from_micros(info.time_us)
+            }
             _ => from,
         };
         let is_full = self.store.is_full();
@@ -98,15 +101,15 @@ impl Trial<'_> {
             self.last.remove(0);
         }
         let is_in_time = now.as_millis() == from.as_millis();
-        assert!(is_in_time, "another time than the server's{}", self.told());
-        assert!(from_server == from_store, "the store replies {from_store:?}{}", self.told());
+        assert!(is_in_time, "another time than the server's{}", self.report());
+        assert!(from_server == from_store, "the store replies {from_store:?}{}", self.report());
         if let (Some(Ok(reply)), Step::Ask(command)) = (from_store, step) {
             self.tracker.handle_compared(command, &reply, is_full);
         }
     }
 
     /// What was compared last.
-    fn told(&self) -> String {
+    fn report(&self) -> String {
         let Self { tracker, last, .. } = self;
         let (count, last, seed) = (tracker.compared, last.join("\n  "), seed());
         format!("\nafter {count} commands:\n  {last}\nrepeat with QUORATE_SEED={seed}")

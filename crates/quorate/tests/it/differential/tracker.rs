@@ -26,10 +26,11 @@ impl Tracker {
 
     pub(super) fn handle_expiry(&mut self, seen_by: &Step) {
         let kind = match seen_by {
-            Step::Ask(Command::SetKey { .. }) => "take",
-            Step::Ask(Command::DeleteKey { .. }) => "free",
-            Step::Ask(Command::ExtendKeys { .. }) => "prolong",
-            Step::Ask(_) => "look",
+            Step::Ask(Command::SetKey { .. }) => "store",
+            Step::Ask(Command::DeleteKey { .. }) => "delete",
+            Step::Ask(Command::ExtendKeys { .. }) => "extend",
+            Step::Ask(Command::Batch(_)) => "batch",
+            Step::Ask(_) => "read",
             Step::Plant { .. } | Step::Clear | Step::Fill(_) | Step::HangUp { .. } => return,
         };
         *self.expiries.entry(kind).or_default() += 1;
@@ -53,7 +54,11 @@ impl Tracker {
         if memory == Memory::Scarce {
             least(&self.replies, &["full"], self.compared / 200);
         }
-        least(&self.expiries, &["take", "free", "prolong", "look"], self.compared / 1_000);
+        least(
+            &self.expiries,
+            &["store", "delete", "extend", "batch", "read"],
+            self.compared / 1_000,
+        );
         let expiries: u64 = self.expiries.values().sum();
         assert!(
             expiries >= self.compared / 50,
@@ -64,16 +69,23 @@ impl Tracker {
 
 fn kind(reply: &Reply) -> &'static str {
     match reply {
-        Reply::Stored => "taken",
-        Reply::Deleted => "freed",
-        Reply::ExtendedKeys(fates) => match fates {
-            fates if fates.len() > 1 => "many prolonged",
-            _ => "one prolonged",
+        Reply::Stored => "stored",
+        Reply::Deleted => "deleted",
+        Reply::ExtendedKeys(results) => match results {
+            results if results.len() > 1 => "several extended",
+            _ => "one extended",
+        },
+        Reply::Batch(each) => match each.first() {
+            Some(Some(Reply::ExtendedKeys(_))) => "keys extended in a batch",
+            _ if each.iter().all(|reply| *reply == Some(Reply::Deleted)) => {
+                "all keys deleted in a batch"
+            }
+            _ => "keys deleted in a batch",
         },
         Reply::Absent => "absent",
-        Reply::NotOwner => "another",
+        Reply::NotOwner => "of another owner",
         Reply::Full => "full",
-        Reply::Key(None) => "nothing seen",
+        Reply::Key(None) => "no key",
         Reply::Key(Some(KeyObservation { value: Value::Text(_), expires_in_ms: Some(_) })) => {
             "text that ends"
         }
@@ -85,14 +97,16 @@ fn kind(reply: &Reply) -> &'static str {
     }
 }
 
-const KINDS: [&str; 10] = [
-    "taken",
-    "freed",
-    "many prolonged",
-    "one prolonged",
+const KINDS: [&str; 12] = [
+    "stored",
+    "deleted",
+    "several extended",
+    "one extended",
+    "keys extended in a batch",
+    "keys deleted in a batch",
     "absent",
-    "another",
-    "nothing seen",
+    "of another owner",
+    "no key",
     "text that ends",
     "text that stays",
     "another type",

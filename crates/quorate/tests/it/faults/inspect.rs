@@ -11,7 +11,7 @@ use quorate::{
 use quorate_testkit::{Server, eventually, redis::cmd};
 
 use super::{
-    cluster::{Cluster, connect_to_all, settings},
+    fixture::{ProxyFixture, connect_to_all, settings},
     refusals::tell,
 };
 use crate::{
@@ -22,10 +22,10 @@ use crate::{
 #[test]
 fn unreachable_minority_is_named_and_the_others_report() {
     for nodes in [3, 5] {
-        let cluster = Cluster::start(nodes);
-        let client = cluster.connect();
+        let fixture = ProxyFixture::start(nodes);
+        let client = fixture.connect();
         let guard = block_on(client.mutex("a").ttl(LONG).lock()).expect("it is free");
-        cluster.servers[0].kill();
+        fixture.servers[0].kill();
         let is_gone = || client.node_status()[0].answer != NodeAnswer::Attached;
         eventually("the loss is seen", PATIENCE, is_gone);
         let report = inspect_until(&client, |report| report.votes == nodes - 1);
@@ -41,7 +41,7 @@ fn unreachable_minority_is_named_and_the_others_report() {
         assert!(matches!(list.nodes[0].answer, NodeAnswer::NodeError(_)), "{:?}", list.nodes);
         assert_eq!(list.nodes[1].answer, NodeAnswer::Attached);
 
-        for server in &cluster.servers[1..nodes - 1] {
+        for server in &fixture.servers[1..nodes - 1] {
             server.kill();
         }
         let last = |report: &LockReport| report.votes == 1;
@@ -56,9 +56,9 @@ fn unreachable_minority_is_named_and_the_others_report() {
 
 #[test]
 fn error_without_answers_names_the_reason_of_each_node() {
-    let cluster = Cluster::start(3);
-    let client = cluster.connect();
-    cluster.servers.iter().for_each(Server::kill);
+    let fixture = ProxyFixture::start(3);
+    let client = fixture.connect();
+    fixture.servers.iter().for_each(Server::kill);
     let is_gone = || client.node_status().iter().all(|it| it.answer != NodeAnswer::Attached);
     eventually("the loss is seen", PATIENCE, is_gone);
     for error in [
@@ -69,7 +69,7 @@ fn error_without_answers_names_the_reason_of_each_node() {
         assert_eq!(nodes.len(), 3);
         let is_error = |answer: &NodeAnswer| matches!(answer, NodeAnswer::NodeError(_));
         assert!(nodes.iter().all(|it| is_error(&it.answer)), "{error}");
-        assert!(error.to_string().starts_with("no node can tell: "), "{error}");
+        assert!(error.to_string().starts_with("no node reports locks: "), "{error}");
     }
 }
 

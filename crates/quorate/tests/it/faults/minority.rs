@@ -6,7 +6,7 @@ use quorate::{Client, error::NodeAnswer};
 use quorate_testkit::eventually;
 
 use super::{
-    cluster::{Cluster, PATIENCE, wait_until_attached},
+    fixture::{PATIENCE, ProxyFixture, wait_until_attached},
     ways_down::WayDown,
 };
 use crate::links::executor::block_on;
@@ -32,9 +32,9 @@ fn locks_work_on_with_two_nodes_refusing_connections() {
 }
 
 fn locks_work_on(way: WayDown) {
-    let cluster = Cluster::start(5);
-    let clients = way.clients(&cluster);
-    way.take_down(&cluster, &DOWN);
+    let fixture = ProxyFixture::start(5);
+    let clients = way.clients(&fixture);
+    way.take_down(&fixture, &DOWN);
     take_turns(&clients);
 
     // Once more when the links have noticed: then nothing is sent to those nodes any more.
@@ -47,16 +47,16 @@ fn locks_work_on(way: WayDown) {
     take_turns(&clients);
     eventually("no key is left on the nodes that are up", PATIENCE, || {
         let up = (0..5).filter(|node| !DOWN.contains(node));
-        up.into_iter().all(|node| cluster.servers[node].lock_keys().is_empty())
+        up.into_iter().all(|node| fixture.servers[node].lock_keys().is_empty())
     });
 
-    way.bring_back(&cluster, &DOWN);
+    way.bring_back(&fixture, &DOWN);
     clients.iter().for_each(wait_until_attached);
     for client in clients {
         let ended = block_on(client.shutdown(PATIENCE));
         assert!(ended.is_clean, "every release has been confirmed by every node");
     }
-    assert!(cluster.is_empty(), "no key is left on any node");
+    assert!(fixture.is_empty(), "no key is left on any node");
 }
 
 /// Two clients acquire the lock in turns, many times; they never hold it at the same time.

@@ -15,7 +15,7 @@ use quorate_testkit::eventually;
 use tokio::time::Instant;
 
 use super::{
-    cluster::{Cluster, PATIENCE, wait_until_attached},
+    fixture::{PATIENCE, ProxyFixture, wait_until_attached},
     ways_down::WayDown,
 };
 use crate::{
@@ -69,9 +69,9 @@ async fn silence_counts_from_the_last_answer_of_a_majority() {
 }
 
 fn nodes_are_named(mode: Mode, way: WayDown) {
-    let cluster = Cluster::start_in(mode, 5);
-    let [client, other] = way.clients(&cluster);
-    way.take_down(&cluster, &DOWN);
+    let fixture = ProxyFixture::start_in(mode, 5);
+    let [client, other] = way.clients(&fixture);
+    way.take_down(&fixture, &DOWN);
     if way.node_error() == NodeError::ConnectionRefused {
         // Before that the error reports the loss of the connection.
         eventually("the client has noticed", PATIENCE, || {
@@ -97,13 +97,13 @@ fn nodes_are_named(mode: Mode, way: WayDown) {
     }
     for node in UP {
         let is_asked = way.node_error() == NodeError::TimedOut;
-        cluster.wait_until_undone_by(&cluster.servers[node], u64::from(is_asked));
+        fixture.wait_until_undone_by(&fixture.servers[node], u64::from(is_asked));
     }
 
-    way.bring_back(&cluster, &DOWN);
+    way.bring_back(&fixture, &DOWN);
     wait_until_attached(&client);
     assert!(block_on(client.shutdown(PATIENCE)).is_clean, "every undo has been confirmed");
-    assert!(cluster.is_empty(), "no key is left on any node");
+    assert!(fixture.is_empty(), "no key is left on any node");
     wait_until_attached(&other);
     drop(block_on(other.mutex(NAME).lock_timeout(PATIENCE)).expect("all nodes are back"));
 }

@@ -18,7 +18,7 @@ use quorate::{
 use quorate_testkit::{eventually, redis::cmd};
 
 use super::{
-    cluster::{Cluster, PATIENCE, connect_to_all, node_error},
+    fixture::{PATIENCE, ProxyFixture, connect_to_all, node_error},
     ways_down::WayDown,
 };
 use crate::{links::executor::block_on, mode::Mode};
@@ -47,17 +47,17 @@ fn healthy_node_is_not_blamed_for_two_black_holed_ones(mode: Mode) {
 
 /// Each call is made by a client that was built after the nodes went down.
 fn healthy_node_is_not_blamed(mode: Mode, way: WayDown) {
-    let cluster = Cluster::start_in(mode, 3);
-    way.take_down(&cluster, &DOWN);
+    let fixture = ProxyFixture::start_in(mode, 3);
+    way.take_down(&fixture, &DOWN);
     let calls: &[(&str, Call)] = match mode {
         Mode::Queue => &[CALLS, CALLS_OF_READERS].concat(),
         Mode::Classic => CALLS,
     };
     at_once(calls, |call| {
         let witness = Witness::default();
-        check(way, &call(patient(way.settings(&cluster), &witness)), &witness);
+        check(way, &call(patient(way.settings(&fixture), &witness)), &witness);
     });
-    way.bring_back(&cluster, &DOWN);
+    way.bring_back(&fixture, &DOWN);
 }
 
 type Call = fn(ClientBuilder) -> Box<[NodeReport]>;
@@ -85,13 +85,13 @@ const CALLS_OF_READERS: &[(&str, Call)] = &[
 
 fn errors_of_leases_report_the_healthy_node(mode: Mode) {
     for way in [WayDown::Killed, WayDown::Stopped] {
-        let (cluster, witness) = (Cluster::start_in(mode, 3), Witness::default());
-        let holder = connect_to_all(patient(way.settings(&cluster), &witness));
+        let (fixture, witness) = (ProxyFixture::start_in(mode, 3), Witness::default());
+        let holder = connect_to_all(patient(way.settings(&fixture), &witness));
         let hold = |name: &str| block_on(holder.mutex(name).lock()).expect("all nodes vote");
         let guards: [Guard; 2] = ["verify", "release"].map(hold);
         let leave = |name: &str| block_on(hold(name).detach()).expect("all nodes answer");
         let leases: [DetachedLease; 3] = ["adopt", "renew", "end"].map(leave);
-        way.take_down(&cluster, &DOWN);
+        way.take_down(&fixture, &DOWN);
 
         let [verified, released] = guards;
         let verified = match block_on(verified.verify()) {
@@ -104,21 +104,21 @@ fn errors_of_leases_report_the_healthy_node(mode: Mode) {
             other => panic!("{other:?}"),
         };
         check(way, &released, &witness);
-        let client = || build(patient(way.settings(&cluster), &witness));
+        let client = || build(patient(way.settings(&fixture), &witness));
         let [adopted, renewed, ended] = &leases;
         check(way, &too_few(block_on(client().adopt(adopted))), &witness);
         check(way, &too_few(block_on(client().renew_lease(renewed))), &witness);
         check(way, &too_few(block_on(client().release_lease(ended))), &witness);
-        way.bring_back(&cluster, &DOWN);
+        way.bring_back(&fixture, &DOWN);
     }
 }
 
 /// Two of five vote at first, and two at the end: one goes down, and another comes up.
 fn nodes_that_change_during_a_wait_are_reported_as_they_are_at_its_end(mode: Mode) {
-    let (cluster, witness) = (Cluster::start_in(mode, 5), Witness::default());
+    let (fixture, witness) = (ProxyFixture::start_in(mode, 5), Witness::default());
     let way = WayDown::Killed;
-    way.take_down(&cluster, &[2, 3, 4]);
-    let client = build(patient(cluster.direct(), &witness));
+    way.take_down(&fixture, &[2, 3, 4]);
+    let client = build(patient(fixture.direct(), &witness));
     let waiting = {
         let mutex = client.mutex("a");
         thread::spawn(move || no_quorum(block_on(mutex.lock_timeout(LONG_WAIT))))
@@ -133,8 +133,8 @@ fn nodes_that_change_during_a_wait_are_reported_as_they_are_at_its_end(mode: Mod
         });
     };
     wait_for("two are up", &[0, 1]);
-    way.take_down(&cluster, &[1]);
-    way.bring_back(&cluster, &[2]);
+    way.take_down(&fixture, &[1]);
+    way.bring_back(&fixture, &[2]);
     wait_for("one node is up and one is down", &[0, 2]);
     assert!(!waiting.is_finished(), "the changes came during the wait");
     let nodes = waiting.join().expect("it has an error");
@@ -149,13 +149,13 @@ fn nodes_that_change_during_a_wait_are_reported_as_they_are_at_its_end(mode: Mod
 }
 
 fn error_reply_of_a_server_is_reported_while_it_is_current(mode: Mode) {
-    let (cluster, witness) = (Cluster::start_in(mode, 3), Witness::default());
-    let client = connect_to_all(patient(cluster.direct(), &witness));
+    let (fixture, witness) = (ProxyFixture::start_in(mode, 3), Witness::default());
+    let client = connect_to_all(patient(fixture.direct(), &witness));
     // A busy machine may not have answered the last question when the time has passed.
     let is_sound = |report: &NodeReport| {
         witness.agrees(report) || node_error(report) == Some(&NodeError::TimedOut)
     };
-    for server in &cluster.servers[1..] {
+    for server in &fixture.servers[1..] {
         set_memory_limit(server, 1);
     }
     let nodes = no_quorum(block_on(client.mutex("a").lock_timeout(SHORT_WAIT)));
@@ -164,7 +164,7 @@ fn error_reply_of_a_server_is_reported_while_it_is_current(mode: Mode) {
         assert_eq!(node_error(report), Some(&NodeError::OutOfMemory), "{nodes:?}");
     }
     // A server that is gone is not full any more.
-    cluster.servers[2].kill();
+    fixture.servers[2].kill();
     eventually("the client has noticed", PATIENCE, || {
         node_error(&client.node_status()[2]) == Some(&NodeError::ConnectionRefused)
     });
@@ -175,14 +175,14 @@ fn error_reply_of_a_server_is_reported_while_it_is_current(mode: Mode) {
 }
 
 fn first_try_of_a_new_client_waits_for_its_connections(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = build(cluster.direct());
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = build(fixture.direct());
     let guard = block_on(client.mutex("a").try_lock()).expect("all nodes vote");
     assert!(guard.is_some(), "it is free");
-    let permit = block_on(semaphore(&build(cluster.direct())).try_acquire());
+    let permit = block_on(semaphore(&build(fixture.direct())).try_acquire());
     assert!(permit.expect("all nodes vote").is_some(), "a permit is free");
     if mode == Mode::Queue {
-        let share = block_on(build(cluster.direct()).rwlock("b").try_read());
+        let share = block_on(build(fixture.direct()).rwlock("b").try_read());
         assert!(share.expect("all nodes vote").is_some(), "there is no writer");
     }
 }

@@ -8,7 +8,7 @@ use quorate::{
 };
 use quorate_testkit::{Server, eventually, redis};
 
-use super::cluster::{Cluster, PATIENCE, connect_to_all, node_error, wait_until_attached};
+use super::fixture::{PATIENCE, ProxyFixture, connect_to_all, node_error, wait_until_attached};
 use crate::{links::executor::block_on, mode::Mode};
 
 in_both_modes! {
@@ -39,42 +39,42 @@ fn full_server_is_reported_and_still_releases(mode: Mode) {
 }
 
 fn vote_of_a_server_that_became_a_replica_does_not_count(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = connect_to_all(cluster.direct());
-    make_replica(&cluster.servers[0]);
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = connect_to_all(fixture.direct());
+    make_replica(&fixture.servers[0]);
     block_on(block_on(client.mutex(NAME).lock()).unwrap().release()).unwrap();
 
-    make_replica(&cluster.servers[1]);
+    make_replica(&fixture.servers[1]);
     let nodes = no_quorum(&client, NAME);
     // The third may or may not have answered by then: two without a vote settle it.
     assert_eq!(node_errors(&nodes)[..2], [Some(&NodeError::ReadOnly); 2], "{nodes:?}");
-    cluster.wait_until_empty("the one grant is undone");
+    fixture.wait_until_empty("the one grant is undone");
 
-    cluster.servers[..2].iter().for_each(make_master);
+    fixture.servers[..2].iter().for_each(make_master);
     block_on(block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap().release()).unwrap();
 }
 
 fn release_that_a_replica_rejected_is_sent_again(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = connect_to_all(cluster.direct());
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = connect_to_all(fixture.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
     eventually("all have the key", PATIENCE, || {
-        cluster.servers.iter().all(|server| server.get(NAME).is_some())
+        fixture.servers.iter().all(|server| server.get(NAME).is_some())
     });
-    make_replica(&cluster.servers[2]);
+    make_replica(&fixture.servers[2]);
     block_on(guard.release()).unwrap();
-    assert!(cluster.servers[2].get(NAME).is_some(), "a replica deletes nothing");
-    make_master(&cluster.servers[2]);
-    cluster.wait_until_empty("the release is sent again");
+    assert!(fixture.servers[2].get(NAME).is_some(), "a replica deletes nothing");
+    make_master(&fixture.servers[2]);
+    fixture.wait_until_empty("the release is sent again");
 }
 
 #[test]
 fn rejected_release_is_retried() {
     // Nothing but releases are scripts here.
-    let cluster = Cluster::start_in(Mode::Classic, 3);
-    let client = connect_to_all(cluster.direct());
+    let fixture = ProxyFixture::start_in(Mode::Classic, 3);
+    let client = connect_to_all(fixture.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
-    let replica = &cluster.servers[2];
+    let replica = &fixture.servers[2];
     eventually("it has the key", PATIENCE, || replica.get(NAME).is_some());
     make_replica(replica);
     let before = replica.command_calls("evalsha");
@@ -83,7 +83,7 @@ fn rejected_release_is_retried() {
         replica.command_calls("evalsha") >= before + 2
     });
     make_master(replica);
-    cluster.wait_until_empty("the release is sent once more");
+    fixture.wait_until_empty("the release is sent once more");
 }
 
 #[test]
@@ -101,17 +101,17 @@ fn unknown_error_is_reported_in_the_words_of_the_server() {
 }
 
 fn user_without_permission_to_set_is_denied(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    for server in &cluster.servers {
+    let fixture = ProxyFixture::start_in(mode, 3);
+    for server in &fixture.servers {
         tell(server, &["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"]);
     }
-    let urls = cluster.servers.iter().map(|server| server.url_with("app", "secret", 0));
+    let urls = fixture.servers.iter().map(|server| server.url_with("app", "secret", 0));
     let client = connect_to_all(mode.of(Client::builder().quarantine(false)).nodes(urls));
-    tell(&cluster.servers[0], &["ACL", "SETUSER", "app", "-set"]);
+    tell(&fixture.servers[0], &["ACL", "SETUSER", "app", "-set"]);
     drop(block_on(client.mutex(NAME).lock()).unwrap());
 
-    tell(&cluster.servers[2], &["ACL", "SETUSER", "app", "-set"]);
-    cluster.wait_until_empty("of the lock that was dropped");
+    tell(&fixture.servers[2], &["ACL", "SETUSER", "app", "-set"]);
+    fixture.wait_until_empty("of the lock that was dropped");
     for called in [
         block_on(client.mutex(NAME).try_lock()).map(drop),
         block_on(client.mutex(NAME).lock()).map(drop),
@@ -127,7 +127,7 @@ fn user_without_permission_to_set_is_denied(mode: Mode) {
         assert_eq!(error.to_string().matches(reason).count(), 2, "{error}");
         assert!(!error.to_string().contains("secret"), "{error}");
     }
-    cluster.wait_until_empty("the one grant is undone");
+    fixture.wait_until_empty("the one grant is undone");
 }
 
 fn user_without_permission_for_the_key_is_denied(mode: Mode) {

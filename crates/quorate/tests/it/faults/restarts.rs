@@ -3,32 +3,32 @@
 use quorate::error::{LostReason, VerifyError};
 use quorate_testkit::Server;
 
-use super::cluster::{Cluster, PATIENCE, connect_to_all, wait_until_attached};
+use super::fixture::{PATIENCE, ProxyFixture, connect_to_all, wait_until_attached};
 use crate::links::executor::block_on;
 
 #[test]
 fn minority_that_restarts_empty_does_not_end_a_lease() {
-    let cluster = Cluster::start(5);
-    let client = connect_to_all(cluster.direct());
+    let fixture = ProxyFixture::start(5);
+    let client = connect_to_all(fixture.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
-    for server in &cluster.servers[..2] {
+    for server in &fixture.servers[..2] {
         server.restart_empty();
         block_on(guard.verify()).unwrap();
         wait_until_attached(&client);
         block_on(guard.verify()).unwrap();
     }
-    let rival = connect_to_all(cluster.direct());
+    let rival = connect_to_all(fixture.direct());
     assert!(block_on(rival.mutex(NAME).try_lock()).unwrap().is_none());
     block_on(guard.release()).unwrap();
-    cluster.wait_until_empty("of the rival's undone attempt and of the released lock");
+    fixture.wait_until_empty("of the rival's undone attempt and of the released lock");
 }
 
 #[test]
 fn majority_that_restarts_empty_ends_a_lease() {
-    let cluster = Cluster::start(5);
-    let client = connect_to_all(cluster.direct());
+    let fixture = ProxyFixture::start(5);
+    let client = connect_to_all(fixture.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
-    cluster.servers[..3].iter().for_each(Server::restart_empty);
+    fixture.servers[..3].iter().for_each(Server::restart_empty);
     wait_until_attached(&client);
     let verified = block_on(guard.verify());
     let Err(VerifyError::Lost(lost)) = verified else {
@@ -37,22 +37,22 @@ fn majority_that_restarts_empty_ends_a_lease() {
     assert_eq!(lost.reason, LostReason::Gone);
     assert_eq!(guard.check().unwrap_err().reason, LostReason::Gone);
     drop(guard);
-    cluster.wait_until_empty("a lost guard still deletes its keys");
+    fixture.wait_until_empty("a lost guard still deletes its keys");
 }
 
 #[test]
 fn client_recovers_by_itself_after_all_servers_were_restarted() {
-    let cluster = Cluster::start(5);
-    let client = connect_to_all(cluster.direct());
+    let fixture = ProxyFixture::start(5);
+    let client = connect_to_all(fixture.direct());
     block_on(block_on(client.mutex(NAME).lock()).unwrap().release()).unwrap();
-    cluster.servers.iter().for_each(Server::kill);
+    fixture.servers.iter().for_each(Server::kill);
     assert!(block_on(client.mutex(NAME).try_lock()).is_err());
-    cluster.servers.iter().for_each(Server::restart);
+    fixture.servers.iter().for_each(Server::restart);
     let guard = block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap();
     block_on(guard.verify()).unwrap();
     wait_until_attached(&client);
     block_on(guard.release()).unwrap();
-    cluster.wait_until_empty("after the release");
+    fixture.wait_until_empty("after the release");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use quorate::{Client, ClientBuilder, error::NodeError};
 use quorate_testkit::Fault;
 
-use super::cluster::{Cluster, connect_to_all};
+use super::fixture::{ProxyFixture, connect_to_all};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WayDown {
@@ -18,37 +18,37 @@ pub(super) enum WayDown {
 }
 
 impl WayDown {
-    /// Two clients of one cluster, attached to all its nodes. Where the process itself ends
+    /// Two clients of one fixture, attached to all its nodes. Where the process itself ends
     /// there is no proxy in between: the client is to see what the system makes of it.
-    pub(super) fn clients(self, cluster: &Cluster) -> [Client; 2] {
-        [(); 2].map(|()| connect_to_all(self.settings(cluster)))
+    pub(super) fn clients(self, fixture: &ProxyFixture) -> [Client; 2] {
+        [(); 2].map(|()| connect_to_all(self.settings(fixture)))
     }
 
     /// The settings of such a client.
-    pub(super) fn settings(self, cluster: &Cluster) -> ClientBuilder {
+    pub(super) fn settings(self, fixture: &ProxyFixture) -> ClientBuilder {
         match self {
-            Self::Killed | Self::Stopped => cluster.direct(),
-            Self::BlackHoled | Self::Refused => cluster.through_proxies(),
+            Self::Killed | Self::Stopped => fixture.direct(),
+            Self::BlackHoled | Self::Refused => fixture.through_proxies(),
         }
     }
 
-    pub(super) fn take_down(self, cluster: &Cluster, nodes: &[usize]) {
+    pub(super) fn take_down(self, fixture: &ProxyFixture, nodes: &[usize]) {
         for node in nodes {
             match self {
-                Self::Killed => cluster.servers[*node].kill(),
-                Self::Stopped => cluster.servers[*node].pause(),
-                Self::BlackHoled => cluster.proxies[*node].set(Fault::BlackHole),
-                Self::Refused => cluster.proxies[*node].set(Fault::Refuse),
+                Self::Killed => fixture.servers[*node].kill(),
+                Self::Stopped => fixture.servers[*node].pause(),
+                Self::BlackHoled => fixture.proxies[*node].set(Fault::BlackHole),
+                Self::Refused => fixture.proxies[*node].set(Fault::Refuse),
             }
         }
     }
 
-    pub(super) fn bring_back(self, cluster: &Cluster, nodes: &[usize]) {
+    pub(super) fn bring_back(self, fixture: &ProxyFixture, nodes: &[usize]) {
         for node in nodes {
             match self {
-                Self::Killed => cluster.servers[*node].restart(),
-                Self::Stopped => cluster.servers[*node].resume(),
-                Self::BlackHoled | Self::Refused => cluster.proxies[*node].set(Fault::Pass),
+                Self::Killed => fixture.servers[*node].restart(),
+                Self::Stopped => fixture.servers[*node].resume(),
+                Self::BlackHoled | Self::Refused => fixture.proxies[*node].set(Fault::Pass),
             }
         }
     }

@@ -188,7 +188,7 @@ impl Waiting {
     /// Waits until all of them are queued.
     pub(super) fn wait_until_queued(&self, nodes: &Nodes) {
         // The second waiter for a permit waits for its turn to wait.
-        for name in [MUTEX, RWLOCK, "jobs#1", "jobs#line"] {
+        for name in [MUTEX, RWLOCK, "jobs#1", "jobs#queue"] {
             nodes.wait_until_queued(name, 1);
         }
     }

@@ -48,6 +48,33 @@ fn new_lock_on_a_full_server_fails_with_the_reason() {
     });
 }
 
+/// Two of three nodes are a majority, but one of them is full. A new client must not give up before
+/// it has reached the third.
+#[test]
+fn new_client_asks_the_last_node_before_a_try_fails() {
+    on_every_set(TTL, async |nodes| {
+        let [full, _, _] = &nodes.servers[..] else { return };
+        let fill = |size: u8| {
+            let mut set = cmd("CONFIG");
+            set.arg("SET").arg("maxmemory").arg(size).exec(&mut full.connection())
+        };
+        fill(1).expect("the server takes it");
+        let delay = Duration::from_millis(40);
+        nodes.proxies[2].set(Fault::Delay { up: Duration::ZERO, down: delay });
+        let client = || nodes.builder().build().expect("the settings are valid");
+        let tried = client().mutex("one").try_lock().await;
+        drop(tried.expect("two nodes have memory").expect("it is free"));
+        let tried = client().mutex_all(["a", "b"]).try_lock().await;
+        drop(tried.expect("two nodes have memory").expect("they are free"));
+        if nodes.mode == Mode::Queue {
+            let tried = client().semaphore("permits", 2).try_acquire().await;
+            drop(tried.expect("two nodes have memory").expect("it is free"));
+        }
+        nodes.proxies[2].set(Fault::Pass);
+        fill(0).expect("the server takes it");
+    });
+}
+
 /// The waiter before it is removed from the queue, since its session has expired: a write that
 /// needs no memory, and must not admit the reader.
 #[test]

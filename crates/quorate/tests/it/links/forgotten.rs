@@ -1,6 +1,7 @@
 //! Servers that forget a script while something is under way.
 
 use std::{
+    collections::HashSet,
     pin::pin,
     sync::{
         Arc,
@@ -9,11 +10,13 @@ use std::{
     time::Duration,
 };
 
-use quorate::Client;
+use quorate::{Client, Guard};
 use quorate_testkit::redis::cmd;
+use tokio::task::JoinSet;
 
 use super::{
     executor::block_on,
+    monitor::{Call, Monitor},
     strangers::peer::{Peer, fake_redis, is_release},
 };
 use crate::{
@@ -93,6 +96,94 @@ fn try_lock_wins_a_free_lock_although_servers_forgot_the_confirm_script() {
     });
 }
 
+/// What one caller gets does not depend on what the server has forgotten.
+#[test]
+fn callers_get_their_locks_while_servers_forget_scripts() {
+    on_servers_in_both_modes(&[1, 3], async |fixture| {
+        let client = fixture.connect(fixture.builder().vote_timeout(PATIENCE)).await;
+        let mut callers = JoinSet::new();
+        for caller in 0..CALLERS {
+            let client = client.clone();
+            callers.spawn(async move {
+                for turn in 0..TURNS {
+                    let mutex = client.mutex(format!("{caller}:{turn}"));
+                    let guard = mutex.lock().await.expect("it is free");
+                    guard.release().await.expect("it is held");
+                }
+            });
+        }
+        while let Some(ended) = callers.join_next().await {
+            ended.expect("no caller fails");
+            flush_scripts(fixture);
+        }
+        assert!(client.shutdown(PATIENCE).await.is_clean, "everything is answered");
+        assert!(fixture.is_empty(), "a lock is left");
+    });
+}
+
+/// Callers that come while the server is busy share a call.
+#[test]
+fn batch_whose_script_is_forgotten_is_sent_again_as_single_commands() {
+    on_servers(&[1], async |fixture| {
+        // So the driver does not run between the callers, and their requests are one batch.
+        let settings = fixture.builder().vote_timeout(PATIENCE).danger_engine_on_this_runtime();
+        let client = fixture.connect(settings).await;
+        let server = &fixture.servers()[0];
+        flush_scripts(fixture);
+        let monitor = Monitor::start(server);
+        let mutexes: Vec<_> = (0..CALLERS).map(|it| client.mutex(it.to_string())).collect();
+        server.pause();
+        let mut calls: Vec<_> = mutexes.iter().map(|it| Box::pin(it.lock())).collect();
+        for call in &mut calls {
+            assert!(poll(call.as_mut()).is_pending(), "the server is paused");
+        }
+        server.resume();
+        let mut guards = Vec::new();
+        for call in calls {
+            guards.push(call.await.expect("it is free"));
+        }
+        let releases = guards.into_iter().map(Guard::release).map(tokio::spawn);
+        for release in releases.collect::<Vec<_>>() {
+            release.await.expect("no panic").expect("it is held");
+        }
+        let (mut taken, mut freed) = (Asked::default(), Asked::default());
+        while freed.left(CALLERS) {
+            let words = monitor.next();
+            let Some(call) = Call::of(&words) else { continue };
+            taken.add(&call.acquires());
+            freed.add(&call.releases());
+        }
+        assert!(taken.alone_again > 0, "no acquire was sent again alone");
+        assert!(fixture.is_empty(), "a lock is left");
+    });
+}
+
+/// Which owners the server was asked about.
+#[derive(Default)]
+struct Asked {
+    together: HashSet<String>,
+    alone: HashSet<String>,
+    /// How many were first part of a batch.
+    alone_again: usize,
+}
+
+impl Asked {
+    fn add(&mut self, asked: &[(&str, &str)]) {
+        for (_, owner) in asked {
+            if asked.len() > 1 {
+                self.together.insert((*owner).to_owned());
+            } else if self.alone.insert((*owner).to_owned()) {
+                self.alone_again += usize::from(self.together.contains(*owner));
+            }
+        }
+    }
+
+    /// Whether fewer owners than this were asked about.
+    fn left(&self, owners: usize) -> bool {
+        self.together.union(&self.alone).count() < owners
+    }
+}
+
 /// Gives each node another fence, which is ahead of every ticket.
 fn differ_in_fences(fixture: &Fixture) {
     for (number, server) in (1..).zip(fixture.servers()) {
@@ -113,3 +204,5 @@ fn flush_scripts(fixture: &Fixture) {
 }
 
 const NAME: &str = "a";
+const CALLERS: usize = 40;
+const TURNS: usize = 10;

@@ -2,18 +2,17 @@
 
 use std::{
     collections::HashMap,
-    io::{BufRead, BufReader, Write},
-    net::TcpStream,
-    sync::mpsc,
     task::{Context, Waker},
     thread,
-    time::Duration,
 };
 
 use quorate::Client;
 use quorate_testkit::Server;
 
-use super::executor::block_on;
+use super::{
+    executor::block_on,
+    monitor::{Call, Monitor},
+};
 use crate::mode::Mode;
 
 in_both_modes! {
@@ -30,7 +29,7 @@ fn dropped_calls_are_sent_in_order_and_none_is_lost(mode: Mode) {
     for number in 0..CALLS {
         drop_after_first_poll(&client, &format!("lock:{number}"));
     }
-    let seen = monitor.read_until_freed(CALLS);
+    let seen = read_until_freed(&monitor, CALLS);
     let expected: Vec<String> = (0..CALLS).map(|number| format!("lock:{number}")).collect();
     assert_eq!(seen.taken(), expected, "each attempt once, and in order");
     seen.assert_each_is_taken_before_it_is_freed();
@@ -62,7 +61,7 @@ fn releases_follow_their_attempts_from_many_threads_at_a_time(mode: Mode) {
         }
     });
     let calls = CALLS / THREADS * THREADS;
-    let seen = monitor.read_until_freed(calls);
+    let seen = read_until_freed(&monitor, calls);
     assert_eq!(seen.taken().len(), calls);
     seen.assert_each_is_taken_before_it_is_freed();
     assert!(server.lock_keys().is_empty());
@@ -74,49 +73,17 @@ fn drop_after_first_poll(client: &Client, name: &str) {
     drop(call.as_mut().poll(&mut Context::from_waker(Waker::noop())));
 }
 
-/// A connection on which the server prints every command that it runs.
-struct Monitor {
-    lines: mpsc::Receiver<String>,
-}
-
-impl Monitor {
-    fn start(server: &Server) -> Self {
-        let mut stream = TcpStream::connect(server.address()).expect("the server is up");
-        stream.write_all(b"MONITOR\r\n").expect("the server reads");
-        let (sender, lines) = mpsc::channel();
-        let mut reader = BufReader::new(stream);
-        let mut answer = String::new();
-        reader.read_line(&mut answer).expect("the server answers");
-        assert_eq!(answer.trim_end(), "+OK");
-        // Ends with the server, or when the receiver is dropped.
-        thread::spawn(move || {
-            for line in reader.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { lines }
-    }
-
-    /// Reads until this many undos or releases have run.
-    fn read_until_freed(self, calls: usize) -> Seen {
-        let mut steps = Vec::new();
-        let mut freed = 0;
-        while freed < calls {
-            let line = self.lines.recv_timeout(PATIENCE).expect("every attempt is freed");
-            // The commands of scripts are printed as well, with "lua" as their source.
-            if line.contains(" lua] ") {
-                continue;
-            }
-            let words: Vec<String> =
-                line.split('"').skip(1).step_by(2).map(str::to_owned).collect();
-            let step = Step::of(&words);
-            freed += usize::from(matches!(step, Some(Step::Free { .. })));
-            steps.extend(step);
+/// Reads until this many undos or releases have run.
+fn read_until_freed(monitor: &Monitor, calls: usize) -> Seen {
+    let mut steps = Vec::new();
+    let mut freed = 0;
+    while freed < calls {
+        for step in Step::of(&monitor.next()) {
+            freed += usize::from(matches!(step, Step::Free { .. }));
+            steps.push(step);
         }
-        Seen { steps }
     }
+    Seen { steps }
 }
 
 /// A command about a lock.
@@ -126,23 +93,26 @@ enum Step {
 }
 
 impl Step {
-    /// `None` for a command about the client itself: its ping.
-    fn of(words: &[String]) -> Option<Self> {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let (name, owner, is_taken) = match words[..] {
-            // In the default mode with the keys of the fence, of the queue and, for an acquire, of
-            // the session.
-            ["SET", name, owner, "NX", ..] | ["EVALSHA", _, "4", name, _, _, _, owner, ..] => {
-                (name, owner, true)
-            }
-            ["EVALSHA", _, "1", name, owner] | ["EVALSHA", _, "3", name, _, _, owner] => {
-                (name, owner, false)
-            }
-            ["EVALSHA", _, "1", session, _, _] if session.starts_with("quorate:s:") => return None,
-            ref other => panic!("no other client uses this server: {other:?}"),
+    /// None for a command about the client itself: its ping.
+    fn of(words: &[String]) -> Vec<Self> {
+        let take = |(name, owner): (&str, &str)| Self::Take {
+            name: name.to_owned(),
+            owner: owner.to_owned(),
         };
-        let (name, owner) = (name.to_owned(), owner.to_owned());
-        Some(if is_taken { Self::Take { name, owner } } else { Self::Free { name, owner } })
+        let free = |(name, owner): (&str, &str)| Self::Free {
+            name: name.to_owned(),
+            owner: owner.to_owned(),
+        };
+        if let [set, name, owner, ..] = words
+            && set == "SET"
+        {
+            return vec![take((name, owner))];
+        }
+        let Some(call) = Call::of(words) else {
+            panic!("no other client uses this server: {words:?}");
+        };
+        let taken = call.acquires().into_iter().map(take);
+        taken.chain(call.releases().into_iter().map(free)).collect()
     }
 }
 
@@ -180,4 +150,3 @@ impl Seen {
 
 const CALLS: usize = 300;
 const THREADS: usize = 4;
-const PATIENCE: Duration = Duration::from_secs(20);

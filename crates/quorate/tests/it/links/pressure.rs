@@ -15,7 +15,8 @@ use quorate_testkit::eventually;
 
 use super::{
     executor::block_on,
-    strangers::peer::{Peer, is_attempt, is_release, plain_reply, read_command},
+    monitor::Call,
+    strangers::peer::{Peer, plain_reply, read_command},
 };
 use crate::mode::Mode;
 
@@ -74,12 +75,17 @@ impl SlowReader {
     fn serve(&self, mut stream: &TcpStream) {
         let mut reader = BufReader::new(stream);
         while let Some(words) = read_command(&mut reader) {
-            if is_attempt(&words) {
+            let call = Call::of(&words);
+            let acquired = call.as_ref().map(Call::acquires).unwrap_or_default();
+            let released = call.as_ref().map(Call::releases).unwrap_or_default();
+            if words[0] == "SET" || !acquired.is_empty() {
                 self.wait(stream);
-                self.see(Kind::Attempt, &words[if words[0] == "SET" { 1 } else { 3 }]);
-            } else if is_release(&words) {
-                self.see(Kind::Undo, &words[3]);
             }
+            if words[0] == "SET" {
+                self.see(Kind::Attempt, &words[1]);
+            }
+            acquired.iter().for_each(|(name, _)| self.see(Kind::Attempt, name));
+            released.iter().for_each(|(name, _)| self.see(Kind::Undo, name));
             if stream.write_all(plain_reply(&words).as_bytes()).is_err() {
                 return;
             }

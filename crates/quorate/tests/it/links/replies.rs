@@ -11,7 +11,7 @@ use quorate_testkit::{Fault, Proxy, Server, redis::cmd};
 use super::executor::block_on;
 use crate::{
     cancellation::fixture::poll,
-    faults::cluster::PATIENCE,
+    faults::fixture::PATIENCE,
     watchdog::{fixture::NAME, journal::Journal},
 };
 
@@ -33,7 +33,7 @@ fn many_array_replies_in_one_read_are_not_taken_for_nested_arrays() {
 }
 
 #[test]
-fn foreign_value_that_looks_like_arrays_is_reported() {
+fn foreign_value_in_the_form_of_arrays_is_reported() {
     let value = "\r\n*".repeat(100);
     let holder = shown(value.as_bytes());
     assert!(holder.who.starts_with(r"\r\n*\r\n*"), "{holder}");

@@ -85,7 +85,7 @@ fn invalid_address_does_not_show_its_password() {
         "redis://:hunter2",
         "unix:///socket?pass=pre&hunter2",
         "http://app:hunter2@host",
-        "app:hunter2@host:6379",
+        "app:hunter2@host:port",
         "hunter2@host",
         "redis:app:hunter2@host",
         "redis:/app:hunter2@host",
@@ -130,25 +130,25 @@ fn password_echoed_by_a_peer_is_not_shown() {
         let peer = Peer::start(move |stream| {
             let mut reader = BufReader::new(&stream);
             while let Some(words) = read_command(&mut reader) {
-                let said = format!("-{start} {}\r\n", words.join(" "));
-                if (&stream).write_all(said.as_bytes()).is_err() {
+                let error = format!("-{start} {}\r\n", words.join(" "));
+                if (&stream).write_all(error.as_bytes()).is_err() {
                     return;
                 }
             }
         });
         let url = peer.url().replace("//", &format!("//app:{PASSWORD}@"));
         let events = Arc::new(Mutex::new(String::new()));
-        let told = events.clone();
+        let shown = events.clone();
         let observer = move |event: &Event<'_>| {
-            *told.lock().unwrap_or_else(PoisonError::into_inner) += &format!("{event:?}\n");
+            *shown.lock().unwrap_or_else(PoisonError::into_inner) += &format!("{event:?}\n");
         };
         let settings = Client::builder().quarantine(false).nodes([url]).observer(observer);
         let client = settings.clone().build().unwrap();
-        let said = || match client.node_status()[0].answer.clone() {
+        let answer = || match client.node_status()[0].answer.clone() {
             NodeAnswer::NodeError(NodeError::Connecting) => None,
             answer => Some(answer),
         };
-        eventually("the peer has replied", PATIENCE, || said().is_some());
+        eventually("the peer has replied", PATIENCE, || answer().is_some());
         let error = block_on(settings.connect_timeout(Duration::from_millis(200)).connect());
         let error = error.unwrap_err();
         let shown =

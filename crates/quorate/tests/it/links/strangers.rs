@@ -15,7 +15,7 @@ use quorate_testkit::eventually;
 
 use self::peer::{Peer, fake_redis, is_attempt, plain_reply};
 use super::executor::block_on;
-use crate::{faults::cluster::wait_until_attached, mode::Mode, watchdog::fixture::NAME};
+use crate::{faults::fixture::wait_until_attached, mode::Mode, watchdog::fixture::NAME};
 
 in_both_modes! {
     server_that_loads_its_data_is_waited_for,

@@ -18,7 +18,7 @@ use super::{
     executor::block_on,
     strangers::peer::{Peer, fake_redis, is_attempt},
 };
-use crate::{faults::cluster::wait_until_attached, mode::Mode, watchdog::fixture::NAME};
+use crate::{faults::fixture::wait_until_attached, mode::Mode, watchdog::fixture::NAME};
 
 in_both_modes! {
     one_server_under_two_names_is_refused_at_once,

@@ -99,14 +99,14 @@ async fn paused_holder_finds_its_lock_lost_at_its_first_check() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     let flag = guard.loss_token();
-    assert!(!flag.is_cancelled());
+    assert!(!flag.is_lost());
     // In one jump: neither the watchdog nor any other task has run in between.
     let ahead = tokio::time::advance(2 * TTL);
     let mut ahead = std::pin::pin!(ahead);
     let polled = std::future::poll_fn(|cx| Poll::Ready(ahead.as_mut().poll(cx))).await;
     assert!(polled.is_pending(), "nothing else has run so far");
     assert_eq!(guard.check().unwrap_err().reason, LostReason::Expired);
-    assert!(guard.remaining().is_zero() && flag.is_cancelled());
+    assert!(guard.remaining().is_zero() && flag.is_lost());
     assert_eq!(guard.lost().await.reason, LostReason::Expired);
     assert_eq!(fixture.journal.count("renewed"), 0, "it was too late for a renewal");
 }

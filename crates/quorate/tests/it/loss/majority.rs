@@ -13,7 +13,7 @@ use quorate::{
 use quorate_testkit::{Server, eventually, redis::cmd};
 
 use crate::{
-    faults::cluster::{PATIENCE, connect_to_all},
+    faults::fixture::{PATIENCE, connect_to_all},
     links::executor::block_on,
 };
 

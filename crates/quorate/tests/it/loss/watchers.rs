@@ -15,7 +15,7 @@ async fn every_watcher_gets_the_loss() {
         // They do not borrow the guard: each of them is a task of its own.
         watchers.spawn(guard.lost());
         let flag = flag.clone();
-        watchers.spawn(async move { flag.cancelled().await });
+        watchers.spawn(async move { flag.lost().await });
     }
     // A watcher that was polled and dropped does not block the others.
     let gone = tokio::time::timeout(TTL / 10, guard.lost()).await;
@@ -24,7 +24,7 @@ async fn every_watcher_gets_the_loss() {
     let told = watchers.join_all().await;
     assert!(told.iter().all(|lost| lost.reason == LostReason::Expired), "{told:?}");
     assert_eq!(told.len(), 20);
-    assert!(flag.is_cancelled());
+    assert!(flag.is_lost());
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,7 +36,7 @@ async fn loss_is_reported_to_later_callers() {
     let (lost, _) = loss(&guard).await;
     drop(guard);
     assert_eq!(early.await, lost, "even after the guard is dropped");
-    assert_eq!(flag.cancelled().await, lost);
+    assert_eq!(flag.lost().await, lost);
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,6 +66,6 @@ async fn loss_of_one_lock_is_not_the_loss_of_another() {
     let flag = guard.loss_token();
     loss(&fixed).await;
     pass(TTL).await;
-    assert!(!flag.is_cancelled());
+    assert!(!flag.is_lost());
     guard.check().unwrap();
 }

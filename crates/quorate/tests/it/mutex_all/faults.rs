@@ -11,7 +11,7 @@ use quorate_testkit::eventually;
 
 use super::pair;
 use crate::{
-    faults::cluster::{Cluster, PATIENCE, connect_to_all},
+    faults::fixture::{PATIENCE, ProxyFixture, connect_to_all},
     links::executor::block_on,
     mode::Mode,
 };
@@ -54,12 +54,12 @@ fn minority_of_nodes_that_fail_or_hang_is_not_needed(mode: Mode) {
 }
 
 fn killed_minority_is_not_needed(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = cluster.connect();
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = fixture.connect();
     let first = block_on(pair(&client).lock()).expect("all are free");
     let other = client.mutex_all(["b", "c"]);
     let waiting = std::thread::spawn(move || block_on(other.lock_timeout(PATIENCE)));
-    cluster.servers[2].kill();
+    fixture.servers[2].kill();
     block_on(first.verify()).expect("a majority has both");
     assert!(block_on(pair(&client).try_lock()).expect("a majority answers").is_none());
     drop(first);
@@ -67,15 +67,15 @@ fn killed_minority_is_not_needed(mode: Mode) {
     block_on(second.verify()).expect("a majority has both");
     drop(second);
     drop(block_on(pair(&client).lock_timeout(PATIENCE)).expect("all are free"));
-    let rest = || cluster.servers[..2].iter().all(|server| server.lock_keys().is_empty());
+    let rest = || fixture.servers[..2].iter().all(|server| server.lock_keys().is_empty());
     eventually("no key is left", PATIENCE, rest);
 }
 
 fn without_a_majority_no_set_is_held(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = cluster.connect();
-    cluster.servers[1].kill();
-    cluster.servers[2].kill();
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = fixture.connect();
+    fixture.servers[1].kill();
+    fixture.servers[2].kill();
     let tried = block_on(pair(&client).try_lock());
     assert!(matches!(tried, Err(LockError::NoQuorum { .. })), "{tried:?}");
     for wait in [0, 20].map(Duration::from_millis) {
@@ -84,25 +84,25 @@ fn without_a_majority_no_set_is_held(mode: Mode) {
     }
     let waited = block_on(pair(&client).ttl(Duration::from_millis(200)).lock());
     assert!(matches!(waited, Err(LockError::NoQuorum { .. })), "{waited:?}");
-    eventually("no key is left", PATIENCE, || cluster.servers[0].lock_keys().is_empty());
+    eventually("no key is left", PATIENCE, || fixture.servers[0].lock_keys().is_empty());
 }
 
 fn set_waits_on_while_its_connections_break(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = cluster.connect();
-    let holder = connect_to_all(cluster.direct());
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = fixture.connect();
+    let holder = connect_to_all(fixture.direct());
     let guard = block_on(holder.mutex("b").lock()).expect("it is free");
     let set = pair(&client);
     let waiting = std::thread::spawn(move || block_on(set.lock_timeout(PATIENCE)));
     if mode == Mode::Queue {
         eventually("a is reserved", PATIENCE, || {
-            cluster.servers.iter().all(|server| server.get("a").is_some())
+            fixture.servers.iter().all(|server| server.get("a").is_some())
         });
     }
-    cluster.proxies.iter().for_each(quorate_testkit::Proxy::close_all);
+    fixture.proxies.iter().for_each(quorate_testkit::Proxy::close_all);
     block_on(guard.release()).expect("it was held");
     let set = waiting.join().expect("no panic").expect("both are free");
     block_on(set.verify()).expect("both are held");
     drop(set);
-    cluster.wait_until_empty("at the end");
+    fixture.wait_until_empty("at the end");
 }

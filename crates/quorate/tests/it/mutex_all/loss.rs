@@ -24,12 +24,12 @@ async fn loss_of_one_lock_is_a_loss_of_the_set(fixture: &Fixture) {
         let set = take_all(pair(&client).ttl(TTL)).await;
         let (token, lost) = (set.loss_token(), set.lost());
         set.check().expect("both are held");
-        assert!(!token.is_cancelled());
+        assert!(!token.is_lost());
         rob(fixture, robbed);
         // The watchdog notices it, and every check and every waiter reports it.
         assert_gone(&in_time(lost).await);
-        assert_gone(&in_time(token.cancelled()).await);
-        assert!(token.is_cancelled() && set.remaining().is_zero());
+        assert_gone(&in_time(token.lost()).await);
+        assert!(token.is_lost() && set.remaining().is_zero());
         assert_gone(&set.check().expect_err("one lock is lost"));
         let verified = set.verify().await.expect_err("one lock is lost");
         assert!(matches!(verified, VerifyError::Lost(_)), "{verified:?}");

@@ -151,7 +151,7 @@ fn every_call_of_a_set_works_without_a_runtime() {
     guard.verify().expect("both are held");
     guard.extend(2 * LONG).expect("both are held");
     assert!(guard.remaining() > LONG && !guard.is_at_risk());
-    assert!(!guard.loss_token().is_cancelled());
+    assert!(!guard.loss_token().is_lost());
     assert!(guard.fence("a").is_some() && guard.fence("c").is_none());
     assert!(set.try_lock().expect("it answers").is_none());
     let waited = client.mutex_all(["b", "c"]).lock_timeout(Duration::from_millis(10));

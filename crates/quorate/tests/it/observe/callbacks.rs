@@ -20,7 +20,7 @@ use quorate_testkit::{Server, eventually};
 
 use crate::{
     cancellation::fixture::poll,
-    faults::cluster::PATIENCE,
+    faults::fixture::PATIENCE,
     links::executor::block_on,
     watchdog::{
         fixture::{NAME, TTL, build, is_taken, loss, pass, settings, take},

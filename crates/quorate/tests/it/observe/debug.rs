@@ -8,7 +8,7 @@ use quorate_testkit::{Fault, Proxy, Server};
 
 use crate::{
     cancellation::fixture::poll,
-    faults::cluster::PATIENCE,
+    faults::fixture::PATIENCE,
     links::executor::block_on,
     watchdog::fixture::{NAME, TTL, build, settings},
 };

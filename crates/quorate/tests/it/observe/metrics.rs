@@ -171,8 +171,8 @@ impl Book {
         })
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut Pages) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, access: impl FnOnce(&mut Pages) -> T) -> T {
+        access(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -4,7 +4,7 @@ use quorate::Client;
 use quorate_testkit::{Server, eventually};
 
 use crate::{
-    faults::cluster::{PATIENCE, wait_until_attached},
+    faults::fixture::{PATIENCE, wait_until_attached},
     links::executor::block_on,
     watchdog::journal::Journal,
 };

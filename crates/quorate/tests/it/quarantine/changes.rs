@@ -84,7 +84,7 @@ async fn clients_with_either_list_join_until_the_change_is_closed() {
     assert!(more.stop().await > 0);
 }
 
-/// While two lists are in use, the first node that a new client meets does not vote for it until
+/// While two lists are in use, the first node that a new client reaches does not vote for it until
 /// others have confirmed the list. The first try waits for that.
 #[tokio::test(flavor = "multi_thread")]
 async fn first_try_of_a_new_client_waits_until_the_nodes_confirm_each_other() {
@@ -114,7 +114,7 @@ async fn second_change_within_a_quarantine_is_proposed_to_no_node() {
     let new = client([1, 3]);
     new.change_nodes().await.expect("all answer");
     let idle = client([1, 4]);
-    wait_until(&idle, "it has met them", |nodes| nodes[..2].iter().all(is_attached));
+    wait_until(&idle, "it has inspected them", |nodes| nodes[..2].iter().all(is_attached));
     // As if it had received it long before the others.
     let mut quick = servers[1].connection();
     cmd("HDEL").arg("quorate:node").arg("changed").exec(&mut quick).expect("it is deleted");
@@ -133,7 +133,7 @@ async fn second_change_within_a_quarantine_is_proposed_to_no_node() {
     slow.set(Fault::Pass);
     wait_for_vote(&new, 2);
     let load = Load::start(&new, "new");
-    // It has met the nodes once, when they still had to wait.
+    // It has inspected the nodes once, when they still had to wait.
     let changed = idle.change_nodes().await.expect("the quarantine has ended");
     assert_eq!(changed.change, 3, "{changed}");
     assert!(load.stop().await > 0);
@@ -188,15 +188,15 @@ async fn changes_that_are_no_single_step_are_refused() {
         (&[0, 3, 4], "only 1 of the 2 nodes"),
     ] {
         let error = refused(nodes).await;
-        assert!(!matches!(error, ChangeError::Unheard { .. }), "{error}");
+        assert!(!matches!(error, ChangeError::NoQuorum { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
     // This error takes precedence over all others.
     let longer = settings([0, 3, 4].map(|node| servers[node].url())).max_ttl(MAX_TTL * 2);
     let longer = longer.build().expect("valid settings");
     let error = longer.change_nodes().await.expect_err("it has other terms");
-    let expected = "this change is not possible: the nodes have agreed on a max_ttl of 1000 ms, \
-                    this client has 2000 ms";
+    let expected = "this change is not possible: the nodes have agreed on a max_ttl of 1 s, \
+                    this client has 2 s";
     assert_eq!(error.to_string(), expected);
     cmd("SET").arg("a").arg("b").exec(&mut servers[3].connection()).expect("it is stored");
     let error = refused(&[0, 1, 3]).await;

@@ -17,7 +17,7 @@ async fn damaged_record_is_reported_until_it_is_deleted() {
     let record: Vec<u8> = cmd("DUMP").arg(RECORD).query(&mut connection).expect("there is one");
     for (damage, what) in [
         (&["HSET", RECORD, "seen", "lately"][..], "seen is not a number"),
-        (&["HSET", RECORD, "guard", "-1"], "guard is not a number"),
+        (&["HSET", RECORD, "quarantine_ms", "-1"], "quarantine_ms is not a number"),
         (&["HSET", RECORD, "changed", "0x10"], "changed is not a number"),
         (&["HSET", RECORD, "wire", "one"], "wire is not a number"),
         (&["HSET", RECORD, "doubt", "unknown"], "since is not a number"),

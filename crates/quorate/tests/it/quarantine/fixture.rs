@@ -121,7 +121,7 @@ pub(crate) fn is_attached(report: &NodeReport) -> bool {
 /// How long a node is still quarantined, and why, if it is.
 pub(crate) fn quarantined(report: &NodeReport) -> Option<(Duration, &str)> {
     match &report.answer {
-        NodeAnswer::NodeError(NodeError::Quarantined { left, why }) => Some((*left, why)),
+        NodeAnswer::NodeError(NodeError::Quarantined { left, why, .. }) => Some((*left, why)),
         _ => None,
     }
 }

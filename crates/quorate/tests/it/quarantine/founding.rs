@@ -18,7 +18,9 @@ async fn new_servers_vote_after_their_quarantine() {
     });
     let refused = settings().connect_timeout(Duration::from_millis(300)).connect().await;
     let Err(error @ ConnectError::NoQuorum { .. }) = refused else { panic!("{refused:?}") };
-    assert!(error.to_string().contains("in quarantine for "), "{error}");
+    let (text, remedy) = (error.to_string(), "`quorate nodes admit` lets them vote at once");
+    assert_eq!(text.matches("all 3 nodes are in quarantine for ").count(), 1, "{text}");
+    assert!(text.ends_with(remedy), "{text}");
     let tried = client.mutex("a").try_lock().await;
     let Err(LockError::NoQuorum { nodes, .. }) = tried else { panic!("{tried:?}") };
     for node in &nodes {

@@ -22,7 +22,7 @@ async fn copy_of_another_node_hands_off_no_lock() {
 async fn hand_off_round(fixture: &Fixture, round: usize) {
     let [first, second, third] = &fixture.servers[..] else { panic!("three") };
     let client = fixture.client("early").await;
-    // The holder has the lock on the second and the third only.
+    // The holder holds the lock on the second and the third only.
     let proxy = Proxy::start(&first.address());
     proxy.set(Fault::Refuse);
     let urls = [proxy.url(), second.url(), third.url()];

@@ -125,7 +125,7 @@ async fn refused_third(urls: Vec<String>) -> NodeError {
     let client = settings(urls).build().expect("the settings are valid");
     // Some requests are only sent to nodes that vote.
     let admitted = client.admit().await;
-    assert!(matches!(admitted, Err(AdmitError::Unheard { .. })), "{admitted:?}");
+    assert!(matches!(admitted, Err(AdmitError::Unavailable { .. })), "{admitted:?}");
     let mut told = None;
     eventually("it is refused", PATIENCE, || {
         let nodes = client.node_status();

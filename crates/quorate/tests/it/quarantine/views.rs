@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use quorate::{
     ClientBuilder,
     error::{ConnectError, NodeAnswer, NodeReport},
+    inspect::TimeText,
 };
-use quorate_testkit::{Proxy, Server, redis::cmd};
+use quorate_testkit::{Proxy, Server, eventually, redis::cmd};
+use tokio::task::JoinSet;
 
 use super::fixture::{Fixture, MAX_TTL, is_attached, settings, wait_until};
 use crate::conformance::fixture::PATIENCE;
@@ -50,7 +52,7 @@ async fn another_max_ttl_is_refused() {
     let fixture = Fixture::new(3);
     for ttl in [MAX_TTL * 2, MAX_TTL / 2] {
         let told = refused(fixture.settings().ttl(MAX_TTL / 4).max_ttl(ttl)).await;
-        let ours = format!("of 1000 ms, this client has {} ms", ttl.as_millis());
+        let ours = format!("of 1 s, this client has {}", TimeText(ttl));
         assert!(told.iter().all(|it| it.ends_with(&ours)), "{told:?}");
     }
 }
@@ -80,13 +82,13 @@ async fn classic_client_without_quarantine_is_refused() {
     client.mutex("a").lock().await.expect("they vote").release().await.expect("it is held");
 }
 
-/// A node that was met but belongs to no set can be used by any client.
+/// Any client can use a node that has a record but belongs to no set.
 #[tokio::test(flavor = "multi_thread")]
 async fn classic_client_without_quarantine_of_nodes_without_it() {
     let server = Server::start();
     let mut connection = server.connection();
-    let met = ["quorate:node", "wire", "1", "doubt", "unknown"];
-    cmd("HSET").arg(&met).exec(&mut connection).expect("it is set");
+    let inspected = ["quorate:node", "wire", "1", "doubt", "unknown"];
+    cmd("HSET").arg(&inspected).exec(&mut connection).expect("it is set");
     let client = settings([server.url()]).classic().connect().await.expect("it votes");
     let read = server.command_calls("hmget");
     for _ in 0..10 {
@@ -135,6 +137,27 @@ async fn classic_client_on_a_node_of_a_cluster() {
     cmd("HSET").arg(&["quorate:node", "change", "1"]).exec(&mut connection).expect("it is set");
     let told = refused(settings()).await;
     assert!(told.iter().all(|it| it.contains("which is disabled in this client")), "{told:?}");
+}
+
+/// A server in cluster mode rejects a call about locks in different slots.
+#[tokio::test(flavor = "multi_thread")]
+async fn releases_in_different_slots_of_a_cluster_are_not_lost() {
+    let server = Server::builder().config("cluster-enabled", "yes").start();
+    let slots = ["ADDSLOTSRANGE", "0", "16383"];
+    cmd("CLUSTER").arg(&slots).exec(&mut server.connection()).expect("it has all slots");
+    let settings = settings([server.url()]).classic().ttl(3 * PATIENCE).max_ttl(3 * PATIENCE);
+    let client = settings.connect_timeout(PATIENCE).connect().await.expect("it votes");
+    for _ in 0..5 {
+        let mut callers = JoinSet::new();
+        for number in 0..40 {
+            let mutex = client.mutex(format!("lock:{number}"));
+            // A drop sends the release with those of other callers.
+            callers.spawn(async move { drop(mutex.lock_timeout(PATIENCE).await) });
+        }
+        callers.join_all().await;
+    }
+    eventually("every lock is released", PATIENCE, || server.lock_keys().is_empty());
+    assert!(client.shutdown(PATIENCE).await.is_clean, "no release is owed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,7 +235,7 @@ async fn refused(settings: ClientBuilder) -> Vec<String> {
 /// The lasting error of one node.
 fn lasting(now: &[NodeReport], node: usize, nodes: impl Fn() -> Box<[NodeReport]>) -> String {
     let mut told = node_error(&now[node]);
-    quorate_testkit::eventually("it is refused", PATIENCE, || {
+    eventually("it is refused", PATIENCE, || {
         told = node_error(&nodes()[node]).filter(|it| it.starts_with("disagreement: "));
         told.is_some()
     });

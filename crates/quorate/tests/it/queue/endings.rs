@@ -24,8 +24,8 @@ fn release_during_an_inquiry_is_not_a_loss() {
             tell(&asking, "I", &owner);
             // An unknown owner releases its grant: by then the first push was handled.
             tell(&asking, "G", &[&owner[..], b"0"].concat());
-            let is_heard = || asking.command_calls("evalsha") > asked;
-            eventually("the client has handled it", PATIENCE, is_heard);
+            let is_handled = || asking.command_calls("evalsha") > asked;
+            eventually("the client has handled it", PATIENCE, is_handled);
         }
     };
     let builder = Client::builder().quarantine(false).nodes([server.url()]).observer(observer);

@@ -11,7 +11,7 @@ use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 use super::fixture::{NAME, Queue, line};
 use crate::{
     conformance::fixture::{Fixture, LONG, PATIENCE, on_servers, take},
-    faults::cluster::connect_to_all,
+    faults::fixture::connect_to_all,
     links::executor::block_on,
     watchdog::journal::Journal,
 };

@@ -109,7 +109,7 @@ async fn entry_is_handed_over_and_keeps_its_identity(fixture: &Fixture) {
     let outer = enter(&alice, "job 7").await;
     let inner = enter(&alice, "job 7").await;
     let fence = inner.fence();
-    let lease = inner.detach().await.unwrap().to_string();
+    let lease = inner.detach().await.unwrap().expose_secret();
     let lease: DetachedLease = lease.parse().expect("it is one");
     assert_eq!(lease.fence(), fence);
     let adopted = bob.adopt(&lease).await.expect("it is there");

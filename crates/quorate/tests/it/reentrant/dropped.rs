@@ -120,7 +120,7 @@ async fn drop_after_each_poll(behaviours: [Behaviour; 3], held: Holder) {
 }
 
 /// Polls the call that often, drops it, and looks for what is left. True if the call
-/// was over by then, so that more polls would show nothing new.
+/// had ended by then, so that more polls would show nothing new.
 async fn drop_after(
     polls: usize,
     behaviours: [Behaviour; 3],

@@ -10,7 +10,7 @@ use quorate_testkit::{Server, eventually, redis::cmd};
 use super::{enter, enter_everywhere, entry, release, wait_until_entered, waiting, won};
 use crate::{
     conformance::fixture::{Fixture, PATIENCE, take},
-    faults::cluster::Cluster,
+    faults::fixture::ProxyFixture,
 };
 
 in_line_on_every_engine! {
@@ -146,14 +146,14 @@ async fn nodes_that_are_away_make_no_fence_smaller() {
 
 #[tokio::test]
 async fn server_that_is_killed_or_restarts_empty_makes_no_fence_smaller() {
-    let cluster = Cluster::start(3);
-    let (alice, bob) = (cluster.connect(), cluster.connect());
+    let fixture = ProxyFixture::start(3);
+    let (alice, bob) = (fixture.connect(), fixture.connect());
     let outer = enter(&alice, "x").await;
-    cluster.servers[0].kill();
+    fixture.servers[0].kill();
     let inner = enter(&bob, "x").await;
     assert!(inner.fence() >= outer.fence());
     outer.verify().await.expect("two of three");
-    cluster.servers[0].restart_empty();
+    fixture.servers[0].restart_empty();
     let innermost = enter(&alice, "x").await;
     assert!(innermost.fence() >= inner.fence());
     assert!(super::is_taken(bob.mutex("a")).await);
@@ -164,5 +164,5 @@ async fn server_that_is_killed_or_restarts_empty_makes_no_fence_smaller() {
     let other = take(bob.mutex("a")).await;
     assert!(most < other.fence());
     release(other).await;
-    cluster.wait_until_empty("after the last release");
+    fixture.wait_until_empty("after the last release");
 }

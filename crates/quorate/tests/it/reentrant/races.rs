@@ -12,7 +12,7 @@ use tokio::{sync::Barrier, task::JoinSet};
 use super::{SOON, crowd::Inside, entry, release};
 use crate::{
     conformance::fixture::{Fixture, PATIENCE, on_memory, on_servers},
-    faults::cluster::{connect_to_all, settings},
+    faults::fixture::{connect_to_all, settings},
 };
 
 #[test]

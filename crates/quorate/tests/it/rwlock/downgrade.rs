@@ -16,7 +16,7 @@ use crate::{
     conformance::fixture::{
         Fixture, LONG, PATIENCE, SHORT, on_memory_in_classic_mode, on_servers_in_classic_mode,
     },
-    faults::cluster::{Cluster, connect_to_all},
+    faults::fixture::{ProxyFixture, connect_to_all},
     links::executor::block_on,
     watchdog::fixture::{NAME, PausedFixture, TICK, TTL, is_taken, pass, promised_until},
 };
@@ -322,14 +322,14 @@ async fn expired_writer_does_not_become_a_reader() {
 #[test]
 fn downgrade_fails_and_leaves_nothing_when_servers_go_away() {
     use quorate_testkit::Fault;
-    let cluster = Cluster::start(3);
-    let client = connect_to_all(cluster.through_proxies().vote_timeout(SHORT));
+    let fixture = ProxyFixture::start(3);
+    let client = connect_to_all(fixture.through_proxies().vote_timeout(SHORT));
     let writer = block_on(client.rwlock(NAME).write()).unwrap();
-    cluster.set(&[0, 1], Fault::BlackHole);
+    fixture.set(&[0, 1], Fault::BlackHole);
     let error = block_on(writer.downgrade()).unwrap_err();
     assert!(matches!(&error, DowngradeError::NoQuorum { .. }), "{error}");
-    cluster.mend(&[0, 1]);
-    cluster.wait_until_empty("it is released");
+    fixture.repair(&[0, 1]);
+    fixture.wait_until_empty("it is released");
 }
 
 #[test]

@@ -74,7 +74,10 @@ fn table_of_another_library_is_not_changed() {
         cmd("HSET").arg(&table).exec(&mut connection).expect("the server answers");
         for wait in [Duration::ZERO, Duration::from_millis(30)] {
             let error = lock(&client).read_timeout(wait).await.expect_err("it is taken");
-            assert!(error.to_string().contains("a key of type hash"), "{error}");
+            assert!(
+                error.to_string().contains("held by a hash (not a lock of Quorate)"),
+                "{error}"
+            );
             assert!(lock(&client).write_timeout(wait).await.is_err());
         }
         let left: Vec<String> =

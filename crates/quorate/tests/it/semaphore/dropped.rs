@@ -28,7 +28,7 @@ async fn no_key_is_left_whatever_the_nodes_do(mode: Mode) {
 async fn no_key_is_left_where_others_have_permits_or_are_first_in_the_queue(mode: Mode) {
     use Behaviour::{Answer, Hang};
     let all: [&[&str]; 4] =
-        [&["jobs#1"], &["jobs#1", "jobs#2"], &["jobs#line"], &["jobs#1", "jobs#2", "jobs#line"]];
+        [&["jobs#1"], &["jobs#1", "jobs#2"], &["jobs#queue"], &["jobs#1", "jobs#2", "jobs#queue"]];
     for number in 0..8 {
         let behaviours = [1, 2, 4].map(|bit| if number & bit == 0 { Answer } else { Hang });
         for taken in all {

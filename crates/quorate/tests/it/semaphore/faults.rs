@@ -7,7 +7,7 @@ use quorate_testkit::eventually;
 
 use super::jobs;
 use crate::{
-    faults::cluster::{Cluster, PATIENCE, connect_to_all},
+    faults::fixture::{PATIENCE, ProxyFixture, connect_to_all},
     links::executor::block_on,
     mode::Mode,
 };
@@ -19,10 +19,10 @@ in_both_modes! {
 }
 
 fn one_of_three_nodes_is_not_needed(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = cluster.connect();
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = fixture.connect();
     let first = block_on(jobs(&client, 2).acquire()).unwrap();
-    cluster.servers[2].kill();
+    fixture.servers[2].kill();
     let second = block_on(jobs(&client, 2).acquire()).unwrap();
     assert_ne!(first.name(), second.name());
     drop(first);
@@ -37,15 +37,15 @@ fn one_of_three_nodes_is_not_needed(mode: Mode) {
     let fourth = waiting.join().unwrap().unwrap();
     assert_ne!(fourth.name(), second.name());
     drop((second, fourth));
-    let rest = || cluster.servers[..2].iter().all(|server| server.lock_keys().is_empty());
+    let rest = || fixture.servers[..2].iter().all(|server| server.lock_keys().is_empty());
     eventually("no key is left", PATIENCE, rest);
 }
 
 fn without_a_majority_there_are_no_permits(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = cluster.connect();
-    cluster.servers[1].kill();
-    cluster.servers[2].kill();
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = fixture.connect();
+    fixture.servers[1].kill();
+    fixture.servers[2].kill();
     let tried = block_on(jobs(&client, 2).try_acquire());
     assert!(matches!(tried, Err(LockError::NoQuorum { .. })), "{tried:?}");
     for wait in [0, 20].map(Duration::from_millis) {
@@ -54,23 +54,23 @@ fn without_a_majority_there_are_no_permits(mode: Mode) {
     }
     let waited = block_on(jobs(&client, 2).ttl(Duration::from_millis(200)).acquire());
     assert!(matches!(waited, Err(LockError::NoQuorum { .. })), "{waited:?}");
-    eventually("no key is left", PATIENCE, || cluster.servers[0].lock_keys().is_empty());
+    eventually("no key is left", PATIENCE, || fixture.servers[0].lock_keys().is_empty());
 }
 
 fn waiter_keeps_waiting_without_a_majority(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 3);
-    let client = cluster.connect();
-    let holder = connect_to_all(cluster.direct());
+    let fixture = ProxyFixture::start_in(mode, 3);
+    let client = fixture.connect();
+    let holder = connect_to_all(fixture.direct());
     let guard = block_on(jobs(&holder, 1).acquire()).unwrap();
     let semaphore = jobs(&client, 1);
     let waiting = std::thread::spawn(move || block_on(semaphore.acquire_timeout(PATIENCE)));
     eventually("it is the first waiter", PATIENCE, || {
-        cluster.servers.iter().all(|server| server.get("jobs#line").is_some())
+        fixture.servers.iter().all(|server| server.get("jobs#queue").is_some())
     });
-    cluster.proxies.iter().for_each(quorate_testkit::Proxy::close_all);
+    fixture.proxies.iter().for_each(quorate_testkit::Proxy::close_all);
     block_on(guard.release()).unwrap();
     let got = waiting.join().unwrap().unwrap();
     assert_eq!(got.name(), "jobs#1");
     drop(got);
-    cluster.wait_until_empty("at the end");
+    fixture.wait_until_empty("at the end");
 }

@@ -36,7 +36,7 @@ async fn loss_of_one_permit_is_a_loss_of_all(fixture: &Fixture) {
     rob(fixture, &robbed);
     let lost = tokio::time::timeout(PATIENCE, lost).await.expect("it is notified");
     assert_eq!(lost.reason, LostReason::Gone);
-    assert!(token.is_cancelled() && held.remaining().is_zero() && held.check().is_err());
+    assert!(token.is_lost() && held.remaining().is_zero() && held.check().is_err());
     held.guards()[0].verify().await.expect("the other one is held until then");
     let released = held.release().await.expect_err("one was lost");
     assert!(matches!(released, ReleaseError::Lost(_)), "{released:?}");
@@ -87,7 +87,7 @@ async fn former_first_waiter_releases_its_permit(fixture: &Fixture) {
     let free = free.into_iter().find(|name| kept.iter().all(|it| it.name() != name));
     let free = free.expect("two of three are taken");
     wait_until_held_by(&alice, &free, "bob").await;
-    rob(fixture, "jobs#line");
+    rob(fixture, "jobs#queue");
     let third = async {
         loop {
             if let Some(third) = jobs(&alice, 3).try_acquire().await.expect("all answer") {

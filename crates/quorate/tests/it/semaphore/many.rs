@@ -205,7 +205,7 @@ async fn ended_wait_for_several_permits_leaves_nothing(fixture: &Fixture) {
     for round in 0..20 {
         let waiting = many(&bob, 3, 2);
         match round % 4 {
-            0 => wait_until_held_by(&alice, "jobs#line", "bob").await,
+            0 => wait_until_held_by(&alice, "jobs#queue", "bob").await,
             steps => {
                 for _ in 0..round / 4 + steps {
                     tokio::task::yield_now().await;
@@ -219,7 +219,7 @@ async fn ended_wait_for_several_permits_leaves_nothing(fixture: &Fixture) {
     }
     let waiting = jobs(&bob, 3);
     let waiting = tokio::spawn(async move { waiting.acquire_many(2).await });
-    wait_until_held_by(&alice, "jobs#line", "bob").await;
+    wait_until_held_by(&alice, "jobs#queue", "bob").await;
     assert!(bob.shutdown(PATIENCE).await.is_clean);
     let ended = waiting.await.expect("no panic");
     assert!(matches!(ended, Err(LockError::ShutDown)), "{ended:?}");

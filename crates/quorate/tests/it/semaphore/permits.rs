@@ -99,7 +99,7 @@ async fn permit_of_a_killed_holder_expires(fixture: &Fixture) {
 async fn killed_first_waiter_delays_others_for_at_most_its_ttl(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guards = take(&jobs(&alice, 2), 2).await;
-    let dead = alice.mutex("jobs#line").ttl(4 * SHORT).no_renew().lock().await.expect("free");
+    let dead = alice.mutex("jobs#queue").ttl(4 * SHORT).no_renew().lock().await.expect("free");
     dead.leave_to_expire();
     let semaphore = jobs(&bob, 2);
     let waiting = tokio::spawn(async move { semaphore.acquire().await });

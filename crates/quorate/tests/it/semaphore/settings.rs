@@ -113,7 +113,7 @@ async fn invalid_number_of_permits_is_an_error() {
 async fn name_must_leave_room_for_the_names_of_the_permits() {
     let client = Client::memory();
     let with_name = |name: &str| client.semaphore(name, 1);
-    let longest = "x".repeat(1_024 - "#line".len());
+    let longest = "x".repeat(1_024 - "#queue".len());
     let guard = with_name(&longest).acquire().await.expect("it is not too long");
     assert_eq!(guard.name(), format!("{longest}#1"));
     for (name, wrong) in [

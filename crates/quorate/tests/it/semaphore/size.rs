@@ -141,7 +141,7 @@ async fn permits_never_exceed_the_largest_size(fixture: &Fixture) {
 fn wait_until_only_and_queue(fixture: &Fixture, wanted: &[String]) {
     quorate_testkit::eventually(&format!("only {wanted:?} are held"), PATIENCE, || {
         let found: Vec<String> = fixture.all().flat_map(|node| fixture.names(node)).collect();
-        let mut permits = found.iter().filter(|it| it.starts_with("jobs#") && *it != "jobs#line");
+        let mut permits = found.iter().filter(|it| it.starts_with("jobs#") && *it != "jobs#queue");
         permits.all(|name| wanted.contains(name))
     });
 }

@@ -62,7 +62,7 @@ async fn first_waiter_keeps_its_position_although_its_permit_would_not_be_renewe
     let next = jobs(&carol, 1);
     let second = tokio::spawn(async move { next.acquire().await });
     pass(5 * TTL).await;
-    let line = bob.inspect("jobs#line").await.unwrap();
+    let line = bob.inspect("jobs#queue").await.unwrap();
     assert!(line.holder.is_some_and(|holder| holder.is_this_client), "it is still the first");
     held.release().await.unwrap();
     first.await.unwrap().unwrap().release().await.unwrap();

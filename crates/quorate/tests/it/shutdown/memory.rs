@@ -8,6 +8,7 @@ use std::{
 
 use quorate::{
     Client,
+    error::LockError,
     memory::{
         Behaviour::{Answer, Fail, Hang, Mute},
         MemoryNodes,
@@ -16,9 +17,9 @@ use quorate::{
 
 use crate::{
     cancellation::fixture::poll,
-    faults::cluster::PATIENCE,
+    faults::fixture::PATIENCE,
     links::executor::block_on,
-    watchdog::fixture::{NAME, PausedFixture, TICK, is_taken, pass, take},
+    watchdog::fixture::{NAME, PausedFixture, TICK, TTL, is_taken, pass, take},
 };
 
 #[tokio::test(start_paused = true)]
@@ -109,3 +110,24 @@ const ROUNDS: usize = 500;
 
 /// How long the drop of the last handle waits for releases.
 const DROP_GRACE: Duration = Duration::from_millis(100);
+
+#[tokio::test(start_paused = true)]
+async fn waiter_of_a_client_that_was_shut_down_stops_waiting() {
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
+    let client = fixture.other();
+    let mutex = client.mutex(NAME);
+    let waiting = tokio::spawn(async move { mutex.lock().await.map(drop) });
+    pass(TTL).await;
+    let _ = client.shutdown(TTL).await;
+    assert_eq!(waiting.await.unwrap(), Err(LockError::ShutDown));
+    guard.verify().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_was_shut_down_acquires_nothing() {
+    let fixture = PausedFixture::new(3);
+    let _ = fixture.client.clone().shutdown(TTL).await;
+    assert_eq!(fixture.mutex().lock().await.map(drop), Err(LockError::ShutDown));
+    assert_eq!(fixture.holding(), 0);
+}

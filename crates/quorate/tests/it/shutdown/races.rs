@@ -20,7 +20,7 @@ use quorate_testkit::{Fault, Proxy, Server, eventually};
 
 use crate::{
     cancellation::fixture::poll,
-    faults::cluster::PATIENCE,
+    faults::fixture::PATIENCE,
     links::executor::block_on,
     mode::Mode,
     watchdog::fixture::{NAME, PausedFixture, TICK, is_taken},

@@ -14,7 +14,7 @@ use quorate_testkit::{Server, eventually, redis};
 
 use crate::{
     cancellation::fixture::poll,
-    faults::cluster::{Cluster, PATIENCE, connect_to_all, node_error, wait_until_attached},
+    faults::fixture::{PATIENCE, ProxyFixture, connect_to_all, node_error, wait_until_attached},
     links::executor::block_on,
     mode::Mode,
 };
@@ -25,29 +25,29 @@ in_both_modes! {
 
 #[test]
 fn program_that_drops_its_guard_and_its_client_leaves_no_key() {
-    let cluster = Cluster::start(3);
+    let fixture = ProxyFixture::start(3);
     for _ in 0..ROUNDS {
-        let client = connect_to_all(cluster.direct());
+        let client = connect_to_all(fixture.direct());
         let guard = block_on(client.mutex(NAME).lock()).unwrap();
         drop(guard);
         drop(client);
-        cluster.wait_until_empty("no client is left to release it");
+        fixture.wait_until_empty("no client is left to release it");
     }
 }
 
 #[test]
 fn last_guard_ends_the_client() {
-    let cluster = Cluster::start(3);
+    let fixture = ProxyFixture::start(3);
     for _ in 0..ROUNDS {
-        let client = connect_to_all(cluster.direct());
+        let client = connect_to_all(fixture.direct());
         let guard = block_on(client.mutex(NAME).lock()).unwrap();
         drop(client);
         block_on(guard.verify()).unwrap();
         drop(guard);
-        cluster.wait_until_empty("no client is left to release it");
+        fixture.wait_until_empty("no client is left to release it");
     }
     eventually("every connection is closed", PATIENCE, || {
-        cluster.servers.iter().all(|server| {
+        fixture.servers.iter().all(|server| {
             let clients: String = redis::cmd("CLIENT")
                 .arg("LIST")
                 .query(&mut server.connection())
@@ -59,23 +59,23 @@ fn last_guard_ends_the_client() {
 
 #[test]
 fn client_with_a_stopped_node_is_dropped_in_bounded_time() {
-    let cluster = Cluster::start(3);
-    let client = connect_to_all(cluster.direct());
+    let fixture = ProxyFixture::start(3);
+    let client = connect_to_all(fixture.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
-    cluster.servers[0].pause();
+    fixture.servers[0].pause();
     drop(guard);
     drop(client);
-    cluster.servers[0].resume();
+    fixture.servers[0].resume();
     // The release was sent before the drop returned; the node had only not read it.
-    cluster.wait_until_empty("the stopped node runs the release when it continues");
+    fixture.wait_until_empty("the stopped node runs the release when it continues");
 }
 
 #[test]
 fn shutdown_ends_waiting_calls_and_refuses_later_ones() {
-    let cluster = Cluster::start(3);
-    let holder = connect_to_all(cluster.direct());
+    let fixture = ProxyFixture::start(3);
+    let holder = connect_to_all(fixture.direct());
     let guard = block_on(holder.mutex(NAME).lock()).unwrap();
-    let client = connect_to_all(cluster.direct());
+    let client = connect_to_all(fixture.direct());
     let calls: Vec<_> = [None, Some(PATIENCE)]
         .into_iter()
         .map(|wait| {
@@ -86,7 +86,7 @@ fn shutdown_ends_waiting_calls_and_refuses_later_ones() {
             })
         })
         .collect();
-    let asked = || cluster.servers.iter().all(|server| server.command_calls("set") > 3);
+    let asked = || fixture.servers.iter().all(|server| server.command_calls("set") > 3);
     eventually("both calls wait", PATIENCE, asked);
 
     let clone = client.clone();
@@ -97,27 +97,27 @@ fn shutdown_ends_waiting_calls_and_refuses_later_ones() {
     is_shut_down(&clone);
 
     block_on(guard.release()).unwrap();
-    assert!(cluster.is_empty());
+    assert!(fixture.is_empty());
 }
 
 #[test]
 fn shutdown_ends_a_call_whose_nodes_are_silent() {
-    let cluster = Cluster::start(3);
-    let client = connect_to_all(cluster.direct().vote_timeout(PATIENCE));
-    cluster.servers.iter().for_each(Server::pause);
+    let fixture = ProxyFixture::start(3);
+    let client = connect_to_all(fixture.direct().vote_timeout(PATIENCE));
+    fixture.servers.iter().for_each(Server::pause);
     let mutex = client.mutex(NAME);
     let mut call = Box::pin(mutex.lock());
     assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     assert!(!block_on(client.shutdown(Duration::from_millis(50))).is_clean);
     assert_eq!(block_on(call).map(drop), Err(LockError::ShutDown));
-    cluster.servers.iter().for_each(Server::resume);
+    fixture.servers.iter().for_each(Server::resume);
 }
 
 /// Its caller does not poll it, and would release the lock only at its next poll.
 fn shutdown_undoes_a_call_that_is_not_polled_any_more(mode: Mode) {
-    let cluster = Cluster::start_in(mode, 1);
-    let client = connect_to_all(cluster.direct().vote_timeout(PATIENCE));
-    let (server, mutex) = (&cluster.servers[0], client.mutex(NAME));
+    let fixture = ProxyFixture::start_in(mode, 1);
+    let client = connect_to_all(fixture.direct().vote_timeout(PATIENCE));
+    let (server, mutex) = (&fixture.servers[0], client.mutex(NAME));
     server.pause();
     let mut call = Box::pin(mutex.try_lock());
     assert!(poll(call.as_mut()).is_pending());
@@ -125,56 +125,56 @@ fn shutdown_undoes_a_call_that_is_not_polled_any_more(mode: Mode) {
     assert!(poll(ending.as_mut()).is_pending());
     server.resume();
     eventually("the key was there", PATIENCE, || server.command_calls("del") > 0);
-    assert!(cluster.is_empty(), "the key is gone");
+    assert!(fixture.is_empty(), "the key is gone");
     assert_eq!(block_on(call).map(drop), Err(LockError::ShutDown));
     assert!(block_on(ending).is_clean);
 }
 
 #[test]
 fn shutdown_is_clean_if_every_node_has_confirmed_the_release() {
-    let cluster = Cluster::start(3);
+    let fixture = ProxyFixture::start(3);
     for _ in 0..ROUNDS {
-        let client = connect_to_all(cluster.direct());
+        let client = connect_to_all(fixture.direct());
         drop(block_on(client.mutex(NAME).lock()).unwrap());
         assert!(block_on(client.shutdown(PATIENCE)).is_clean);
-        assert!(cluster.is_empty());
+        assert!(fixture.is_empty());
     }
 }
 
 #[test]
 fn shutdown_is_not_clean_while_an_answer_is_pending() {
-    let cluster = Cluster::start(3);
-    let client = connect_to_all(cluster.direct());
+    let fixture = ProxyFixture::start(3);
+    let client = connect_to_all(fixture.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
-    cluster.servers[1].pause();
+    fixture.servers[1].pause();
     block_on(guard.release()).unwrap();
     let clone = client.clone();
     assert!(!block_on(client.shutdown(Duration::from_millis(50))).is_clean);
     is_shut_down(&clone);
-    cluster.servers[1].resume();
-    cluster.wait_until_empty("the release was on its way");
+    fixture.servers[1].resume();
+    fixture.wait_until_empty("the release was on its way");
 }
 
 #[test]
 fn shutdown_waits_for_a_node_that_is_back_in_time() {
-    let cluster = Cluster::start(3);
-    let client = connect_to_all(cluster.direct());
+    let fixture = ProxyFixture::start(3);
+    let client = connect_to_all(fixture.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
-    cluster.servers[1].pause();
+    fixture.servers[1].pause();
     drop(guard);
     let ending = thread::spawn(move || block_on(client.shutdown(PATIENCE)));
-    cluster.servers[1].resume();
+    fixture.servers[1].resume();
     assert!(ending.join().unwrap().is_clean);
-    assert!(cluster.is_empty());
+    assert!(fixture.is_empty());
 }
 
 #[test]
 fn guard_that_outlives_a_shutdown_is_lost_and_its_lock_released() {
-    let cluster = Cluster::start(3);
-    let client = connect_to_all(cluster.direct());
+    let fixture = ProxyFixture::start(3);
+    let client = connect_to_all(fixture.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
     assert!(block_on(client.shutdown(PATIENCE)).is_clean);
-    assert!(cluster.is_empty());
+    assert!(fixture.is_empty());
     let lost = guard.check().unwrap_err();
     assert_eq!(lost.reason, LostReason::ShutDown);
     assert_eq!(block_on(guard.extend(PATIENCE)), Err(ExtendError::Lost(lost.clone())));
@@ -194,10 +194,10 @@ fn is_shut_down(client: &Client) {
 
 #[test]
 fn shutdown_with_one_of_three_servers_killed_is_clean() {
-    let cluster = Cluster::start(3);
-    let client = block_on(cluster.direct().connect()).unwrap();
+    let fixture = ProxyFixture::start(3);
+    let client = block_on(fixture.direct().connect()).unwrap();
     wait_until_attached(&client);
-    cluster.servers[2].kill();
+    fixture.servers[2].kill();
     let is_missed = || node_error(&client.node_status()[2]).is_some();
     eventually("the client notices the dead server", PATIENCE, is_missed);
     block_on(block_on(client.mutex(NAME).lock()).unwrap().release()).unwrap();

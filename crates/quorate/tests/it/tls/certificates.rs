@@ -14,7 +14,7 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-use crate::faults::cluster::PATIENCE;
+use crate::faults::fixture::PATIENCE;
 
 /// Signs certificates.
 pub(super) struct Authority {

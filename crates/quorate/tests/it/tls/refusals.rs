@@ -13,7 +13,7 @@ use quorate::{
 use quorate_testkit::{Server, eventually};
 
 use super::certificates::{Authority, SecureServer};
-use crate::faults::cluster::PATIENCE;
+use crate::faults::fixture::PATIENCE;
 
 #[test]
 fn server_of_another_authority_is_refused() {

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::certificates::{Authority, SecureServer};
 use crate::{
-    faults::cluster::{PATIENCE, connect_to_all, wait_until_attached},
+    faults::fixture::{PATIENCE, connect_to_all, wait_until_attached},
     links::executor::block_on,
     watchdog::journal::Journal,
 };

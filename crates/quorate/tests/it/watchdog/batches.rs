@@ -9,7 +9,7 @@ use quorate_testkit::{
 };
 
 use super::journal::Journal;
-use crate::{faults::cluster::PATIENCE, links::executor::block_on, mode::Mode};
+use crate::{faults::fixture::PATIENCE, links::executor::block_on, mode::Mode};
 
 in_both_modes! {
     leases_that_are_due_together_travel_together,

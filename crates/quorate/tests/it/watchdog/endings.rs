@@ -16,7 +16,7 @@ use super::{
     fixture::{NAME, PausedFixture, TTL, pass},
     journal::Journal,
 };
-use crate::{faults::cluster::PATIENCE, links::executor::block_on, mode::Mode};
+use crate::{faults::fixture::PATIENCE, links::executor::block_on, mode::Mode};
 
 in_both_modes! {
     server_receives_no_renewal_of_a_released_lock,

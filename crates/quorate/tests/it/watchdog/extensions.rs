@@ -18,7 +18,7 @@ use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 use tokio::time::Instant;
 
 use super::fixture::{NAME, PausedFixture, TICK, TTL, build, loss, pass, settings, take};
-use crate::{cancellation::fixture::poll, faults::cluster::PATIENCE, links::executor::block_on};
+use crate::{cancellation::fixture::poll, faults::fixture::PATIENCE, links::executor::block_on};
 
 #[tokio::test(start_paused = true)]
 async fn dropped_extension_does_not_delay_renewals() {

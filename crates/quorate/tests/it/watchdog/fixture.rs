@@ -55,7 +55,7 @@ impl PausedFixture {
         self.journal.lines().iter().filter(|line| line.ends_with(" started")).count()
     }
 
-    /// How many nodes have the lock, or had it when they were last asked.
+    /// How many nodes store the lock, or did when they were last asked.
     pub(crate) fn holding(&self) -> usize {
         (0..self.nodes.len()).filter(|node| self.nodes.names(*node) == [NAME]).count()
     }

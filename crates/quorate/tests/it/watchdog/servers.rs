@@ -7,7 +7,7 @@ use quorate_testkit::{Server, eventually};
 
 use super::{fixture::NAME, journal::Journal};
 use crate::{
-    faults::cluster::{PATIENCE, connect_to_all},
+    faults::fixture::{PATIENCE, connect_to_all},
     links::executor::block_on,
 };
 

@@ -9,7 +9,7 @@ use super::{
     fixture::{PausedFixture, pass},
     journal::Journal,
 };
-use crate::faults::cluster::PATIENCE;
+use crate::faults::fixture::PATIENCE;
 
 #[tokio::test(start_paused = true)]
 async fn timers_of_released_locks_do_not_accumulate() {

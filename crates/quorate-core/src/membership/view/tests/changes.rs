@@ -150,7 +150,7 @@ fn a_node_without_a_place_receives_a_change() {
     assert_eq!((info.config, info.is_enrolled), (Some(config), false));
 }
 
-/// The locks of the node that it replaces must have expired, even if the new server was met long
+/// The locks of the node that it replaces must have expired, even if the new server answered long
 /// before.
 #[test]
 fn quarantine_time_begins_when_the_node_gets_its_place() {

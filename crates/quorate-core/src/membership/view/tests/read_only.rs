@@ -96,9 +96,9 @@ fn the_outlook_shows_what_vouching_would_change() {
     let mut view = Fixture::client(&[0, 1, 2]);
     fixture.read_all(&mut view, &[1, 2]);
     let [ours, vouched] = [false, true].map(|is_vouched| view.outlook(is_vouched));
-    assert!(votes(ours[1].as_ref().expect("it was met")));
+    assert!(votes(ours[1].as_ref().expect("it answered")));
     assert!(
-        waits(ours[2].as_ref().expect("it was met"), Reason::Unknown),
+        waits(ours[2].as_ref().expect("it answered"), Reason::Unknown),
         "one node alone cannot confirm"
     );
     assert!(matches!(vouched[2], Some(Opinion::Enrol(_))), "{vouched:?}");

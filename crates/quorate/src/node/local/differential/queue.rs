@@ -20,7 +20,7 @@ use super::{Local, Memory, SEED, START, Step, ends_in_ms, later, storable};
 fn twenty_thousand_random_commands_of_the_queue_do_what_the_store_does() {
     let mut draw = Draw::new(Jitter::new(SEED), Memory::Enough);
     let clients: Vec<ClientId> = draw.callers.iter().map(|caller| caller.client).collect();
-    let mut node = Local::new(draw.names.clone(), clients);
+    let mut node = Local::new(draw.all_names(), clients);
     let mut store = Store::new();
     let mut now = START;
     let mut counts = BTreeMap::new();
@@ -51,7 +51,7 @@ fn twenty_thousand_random_commands_of_the_queue_do_what_the_store_does() {
             {
                 let its = draw.callers.iter_mut().filter(|it| it.client == sender.client);
                 its.for_each(|it| {
-                    it.heard_us = time_us;
+                    it.answered_us = time_us;
                     it.session_ends_at_ms = time_us / 1_000 + terms.lifetime_ms;
                 });
             }

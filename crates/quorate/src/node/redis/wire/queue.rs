@@ -45,8 +45,9 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
                 write_number(out, position.ttl_ms);
             }
         }
-        Command::Extend { sender, entries } => write_extend(out, *sender, entries, scripts),
-        Command::Batch(entries) => write_heartbeats(out, entries, scripts),
+        Command::Extend { sender, entries } => {
+            write_extend(out, *sender, entries.iter(), scripts);
+        }
         Command::Introduce { client, who, lifetime_ms } => {
             write_script(out, Script::Introduce, scripts, 1, 2);
             write_key(out, scripts, &["w:", &client.to_string()]);
@@ -73,7 +74,7 @@ fn write_session_terms(out: &mut Vec<u8>, scripts: &Scripts, sender: Sender, ter
 }
 
 fn write_acquire(out: &mut Vec<u8>, sender: Sender, request: &AcquireRequest, scripts: &Scripts) {
-    let position = Position::of(request.owner.as_bytes());
+    let position = Position::ticket_and_ttl(request.owner.as_bytes());
     write_script(out, Script::Acquire, scripts, 4, 6);
     write_lock(out, scripts, &request.name);
     write_session_key(out, scripts, sender);
@@ -83,16 +84,23 @@ fn write_acquire(out: &mut Vec<u8>, sender: Sender, request: &AcquireRequest, sc
         Some(_) => write_session(out, sender.session),
         None => write_word(out, b""),
     }
-    write_digits(out, position.map_or(0, |position| position.ticket));
-    write_number(out, position.map_or(0, |position| position.ttl_ms));
+    let (ticket, ttl_ms) = position.unwrap_or_default();
+    write_digits(out, ticket);
+    write_number(out, ttl_ms);
     write_flag(out, request.is_waiting);
     write_flag(out, request.is_known);
 }
 
-fn write_extend(out: &mut Vec<u8>, sender: Sender, entries: &[Extend], scripts: &Scripts) {
-    write_script(out, Script::Extend, scripts, 1 + 3 * entries.len(), 1 + 4 * entries.len());
+pub(super) fn write_extend<'a>(
+    out: &mut Vec<u8>,
+    sender: Sender,
+    entries: impl Iterator<Item = &'a Extend> + Clone,
+    scripts: &Scripts,
+) {
+    let count = entries.clone().count();
+    write_script(out, Script::Extend, scripts, 1 + 3 * count, 1 + 4 * count);
     write_session_key(out, scripts, sender);
-    entries.iter().for_each(|entry| write_lock(out, scripts, &entry.name));
+    entries.clone().for_each(|entry| write_lock(out, scripts, &entry.name));
     write_session(out, sender.session);
     for entry in entries {
         write_word(out, entry.owner.as_bytes());
@@ -102,26 +110,8 @@ fn write_extend(out: &mut Vec<u8>, sender: Sender, entries: &[Extend], scripts: 
     }
 }
 
-/// A batch of heartbeats of one client.
-fn write_heartbeats(out: &mut Vec<u8>, entries: &[Command], scripts: &Scripts) {
-    let requests = || {
-        entries.iter().map(|entry| match entry {
-            Command::Acquire { sender, request } if entry.is_heartbeat() => (*sender, request),
-            other => unreachable!("{other:?} is no heartbeat"),
-        })
-    };
-    let Some((sender, _)) = requests().next() else { return };
-    write_script(out, Script::Heartbeat, scripts, 1 + 3 * entries.len(), 1 + 3 * entries.len());
-    write_session_key(out, scripts, sender);
-    requests().for_each(|(_, request)| write_lock(out, scripts, &request.name));
-    write_session(out, sender.session);
-    for (_, request) in requests() {
-        let position = Position::of(request.owner.as_bytes());
-        write_word(out, request.owner.as_bytes());
-        write_digits(out, position.map_or(0, |position| position.ticket));
-        write_number(out, position.map_or(0, |position| position.ttl_ms));
-    }
-}
+/// The digits of a client.
+const CLIENT_LEN: usize = 40;
 
 /// The channel of a client.
 pub(crate) fn channel(prefix: &str, client: &ClientId) -> String {
@@ -142,7 +132,12 @@ pub(super) fn write_fence(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
 
 /// The key of a client's session.
 pub(super) fn write_session_key(out: &mut Vec<u8>, scripts: &Scripts, sender: Sender) {
-    write_key(out, scripts, &["s:", &sender.client.to_string()]);
+    let prefix = scripts.prefix();
+    write_header(out, b'$', prefix.len() + "s:".len() + CLIENT_LEN);
+    out.extend_from_slice(prefix.as_bytes());
+    out.extend_from_slice(b"s:");
+    sender.client.append_to(out);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// The key of a lock's queue.
@@ -197,17 +192,6 @@ pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Opti
             Reply::Attached { time_us: fence(time)?.get() }
         }
         (Command::Acquire { .. }, asked) => acquired(asked, bytes)?,
-        (Command::Batch(entries), RangeFrame::Number { data: 0, .. }) => {
-            Reply::Batch(entries.iter().map(|_| Some(Reply::Stale)).collect())
-        }
-        (Command::Batch(_), RangeFrame::Array { data, .. }) => {
-            let each = |item: &RangeFrame| match item {
-                RangeFrame::Number { data: 0, .. } => Some(None),
-                RangeFrame::Number { data: -1, .. } => Some(Some(Reply::Full)),
-                item => acquired(item, bytes).map(Some),
-            };
-            Reply::Batch(data.iter().map(each).collect::<Option<_>>()?)
-        }
         (Command::Introduce { .. }, RangeFrame::SimpleString { .. }) => Reply::Introduced,
         (Command::Who { .. }, RangeFrame::Null) => Reply::Known(None),
         (Command::Who { .. }, who) => {
@@ -217,22 +201,27 @@ pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Opti
             Reply::Released { is_ours: *ours == 1 }
         }
         (Command::Extend { .. }, RangeFrame::Array { data, .. }) => {
-            let result = |item: &RangeFrame| match item {
-                RangeFrame::Number { data: 0, .. } => Some(Extended::Failed),
-                RangeFrame::Array { data, .. } => match &data[..] {
-                    [node] => fence(node).map(Extended::Refused),
-                    _ => None,
-                },
-                node => fence(node).map(Extended::Renewed),
-            };
+            let result = |item| extended(item, bytes);
             Reply::ExtendedLeases(data.iter().map(result).collect::<Option<_>>()?)
         }
         _ => return None,
     })
 }
 
+/// The result of one lease of an extension.
+pub(super) fn extended(item: &RangeFrame, bytes: &[u8]) -> Option<Extended> {
+    match item {
+        RangeFrame::Number { data: 0, .. } => Some(Extended::Failed),
+        RangeFrame::Array { data, .. } => match &data[..] {
+            [node] => fence(node, bytes).map(Extended::Refused),
+            _ => None,
+        },
+        node => fence(node, bytes).map(Extended::Renewed),
+    }
+}
+
 /// The reply to an acquire.
-fn acquired(frame: &RangeFrame, bytes: &[u8]) -> Option<Reply> {
+pub(super) fn acquired(frame: &RangeFrame, bytes: &[u8]) -> Option<Reply> {
     let fence = |frame: &RangeFrame| fence(frame, bytes);
     let RangeFrame::Array { data, .. } = frame else {
         return Some(Reply::Granted { fence: fence(frame)?, is_earlier: false });

@@ -5,7 +5,8 @@ use quorate_core::{
     command::{ClientId, Command, Reply, SessionTerms, Value},
     membership::{
         AgreedConfig, BACK_TOLERANCE_MS, Command as Membership, Enrolment, Handshake, Known, Mark,
-        Member, Members, NodeId, NodeInfo, Reply as Told, SESSION_LIFE_MS, STEP_TOLERANCE_MS,
+        Member, Members, NodeId, NodeInfo, Reply as MembershipReply, SESSION_LIFE_MS,
+        STEP_TOLERANCE_MS,
     },
     moment::NodeTime,
     name::Name,
@@ -13,7 +14,10 @@ use quorate_core::{
     store::Store,
 };
 
-use super::super::{batch::Memory, queue::calls};
+use super::super::{
+    batch::Memory,
+    keys::{PREFIX, session_key},
+};
 
 /// One thing that is done to both sides.
 #[derive(Clone, Debug)]
@@ -28,7 +32,7 @@ pub(super) enum Step {
     Clear,
     /// The server has no memory left from now on, or has some again.
     Fill(bool),
-    /// The record is that of another run from now on, until the node is met.
+    /// The record is that of another run from now on, until the next handshake.
     OtherRun,
 }
 
@@ -66,7 +70,7 @@ pub(super) struct Draw {
     config: Option<AgreedConfig>,
     /// What the clocks of the clients with correct clocks show.
     wall_ms: u64,
-    /// When the node was last seen, doubted, enrolled, and given another set.
+    /// When the node was last seen, quarantined, enrolled, and given another set.
     instants: [Instant; 4],
     next: u128,
 }
@@ -78,7 +82,7 @@ struct Caller {
     /// How far its wall clock is ahead.
     ahead_ms: u64,
     /// When it was last answered.
-    heard: Option<Instant>,
+    answered: Option<Instant>,
 }
 
 /// One instant on two clocks.
@@ -94,14 +98,14 @@ impl Draw {
             client: ClientId::from_random([byte; 20]),
             session: Session::from_random(0),
             ahead_ms,
-            heard: None,
+            answered: None,
         };
         Self {
             jitter,
             memory,
             callers: [(1, 0), (0xa2, 60), (0xff, 4_000)].map(caller).into(),
             at: 0,
-            planted: Name::parse("x", calls::PREFIX).expect("a name"),
+            planted: Name::parse("x", PREFIX).expect("a name"),
             marks: vec![Mark::from_random(0)],
             config: None,
             wall_ms,
@@ -112,10 +116,7 @@ impl Draw {
 
     /// The keys that end by themselves.
     pub(super) fn keys(&self) -> Vec<String> {
-        let sessions = self.callers.iter().map(|caller| {
-            let session = Session::from_random(0);
-            calls::session_key(Sender { client: caller.client, session })
-        });
+        let sessions = self.callers.iter().map(|caller| session_key(caller.client));
         sessions.chain([self.planted.to_string()]).collect()
     }
 
@@ -236,37 +237,37 @@ impl Draw {
 
     /// What follows from the reply for the commands to come.
     fn handle(&mut self, command: &Command, reply: &Reply, node_ms: u64) {
-        let [seen, doubted, enrolled, changed] = &mut self.instants;
+        let [seen, quarantined, enrolled, changed] = &mut self.instants;
         let mut see = |wall_ms| {
             if node_ms >= seen.node_ms || node_ms + BACK_TOLERANCE_MS < seen.node_ms {
                 *seen = Instant { node_ms, wall_ms };
             }
         };
-        let heard = Some(Instant { node_ms, wall_ms: self.wall_ms });
+        let answered = Some(Instant { node_ms, wall_ms: self.wall_ms });
         match (command, reply) {
             (
                 Command::Membership(Membership::Handshake(handshake)),
-                Reply::Membership(Told::Info(met)),
+                Reply::Membership(MembershipReply::Info(info)),
             ) => {
-                let NodeInfo { mark, config, quarantine, .. } = &**met;
+                let NodeInfo { mark, config, quarantine, .. } = &**info;
                 see(handshake.wall_ms);
                 if quarantine.is_some() && *mark == handshake.mark {
-                    *doubted = Instant { node_ms, wall_ms: handshake.wall_ms };
+                    *quarantined = Instant { node_ms, wall_ms: handshake.wall_ms };
                 }
                 self.config.clone_from(config);
                 self.set_mark(*mark);
-                self.callers[self.at].heard = heard;
+                self.callers[self.at].answered = answered;
             }
             (
                 Command::Membership(Membership::Enrol(enrolment)),
-                Reply::Membership(Told::Enrolled),
+                Reply::Membership(MembershipReply::Enrolled),
             ) => {
                 *enrolled = Instant { node_ms, wall_ms: enrolment.wall_ms };
                 self.config = Some(enrolment.config.clone());
             }
             (
                 Command::Membership(Membership::Change { config, fresh, .. }),
-                Reply::Membership(Told::Changed),
+                Reply::Membership(MembershipReply::Changed),
             ) => {
                 *changed = Instant { node_ms, wall_ms: self.wall_ms };
                 self.config = Some(config.clone());
@@ -274,14 +275,14 @@ impl Draw {
             }
             (
                 Command::Membership(Membership::Admit { fresh, .. }),
-                Reply::Membership(Told::Admitted),
+                Reply::Membership(MembershipReply::Admitted),
             ) => self.set_mark(*fresh),
             (
                 Command::Attach { terms, .. } | Command::Ping { terms, .. },
                 Reply::Attached { .. },
             ) => {
                 see(terms.wall_ms);
-                self.callers[self.at].heard = heard;
+                self.callers[self.at].answered = answered;
             }
             _ => {}
         }
@@ -321,9 +322,9 @@ impl Draw {
     /// What the client knows of the node's clock, or what would be close to one of the limits.
     fn known(&mut self, at: usize, now_ms: u64) -> Option<Known> {
         let instant = self.instant().node_ms;
-        let heard = self.callers[at].heard;
-        let true_seen_ms = heard.map_or(instant, |heard| heard.node_ms);
-        let passed_ms = heard.map_or(0, |heard| self.wall_ms - heard.wall_ms);
+        let answered = self.callers[at].answered;
+        let true_seen_ms = answered.map_or(instant, |answered| answered.node_ms);
+        let passed_ms = answered.map_or(0, |answered| self.wall_ms - answered.wall_ms);
         let seen_ms = match self.up_to(19) {
             0..=4 => return None,
             5 | 6 => self.around(instant),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quorate_core::{
     command::{Command, Reply},
-    membership::{Command as Membership, Handshake, NodeInfo, Reason, Reply as Told},
+    membership::{Command as Membership, Handshake, NodeInfo, Reason, Reply as MembershipReply},
 };
 
 /// What was compared so far.
@@ -14,8 +14,8 @@ pub(super) struct Tracker {
     pub(super) compared: u64,
     batches: u64,
     seen: BTreeMap<&'static str, u64>,
-    /// Whether the node was doubted when it was last met.
-    is_doubted: bool,
+    /// Whether the node was in quarantine after its last handshake.
+    is_quarantined: bool,
 }
 
 impl Tracker {
@@ -31,30 +31,35 @@ impl Tracker {
             self.count(kind);
         }
         let kind = match (command, reply) {
-            (Command::Membership(Membership::Handshake(_)), Reply::Full) => "full: not met",
+            (Command::Membership(Membership::Handshake(_)), Reply::Full) => "full: no handshake",
             (
                 Command::Membership(Membership::Handshake(handshake)),
-                Reply::Membership(Told::Info(met)),
-            ) => self.met(handshake, met),
-            (Command::Membership(Membership::Enrol(_)), Reply::Membership(Told::Enrolled)) => {
-                "enrolled"
-            }
+                Reply::Membership(MembershipReply::Info(info)),
+            ) => self.kind_of_info(handshake, info),
+            (
+                Command::Membership(Membership::Enrol(_)),
+                Reply::Membership(MembershipReply::Enrolled),
+            ) => "enrolled",
             (Command::Membership(Membership::Enrol(_)), _) => "not enrolled",
-            (Command::Membership(Membership::Change { .. }), Reply::Membership(Told::Changed)) => {
-                "changed"
-            }
             (
                 Command::Membership(Membership::Change { .. }),
-                Reply::Membership(Told::TooSoon { .. }),
+                Reply::Membership(MembershipReply::Changed),
+            ) => "changed",
+            (
+                Command::Membership(Membership::Change { .. }),
+                Reply::Membership(MembershipReply::TooSoon { .. }),
             ) => "changed too soon",
             (Command::Membership(Membership::Change { .. }), _) => "not changed",
-            (Command::Membership(Membership::Admit { .. }), Reply::Membership(Told::Admitted)) => {
-                self.is_doubted = false;
+            (
+                Command::Membership(Membership::Admit { .. }),
+                Reply::Membership(MembershipReply::Admitted),
+            ) => {
+                self.is_quarantined = false;
                 "admitted"
             }
             (
                 Command::Membership(Membership::Admit { .. }),
-                Reply::Membership(Told::Holds { .. }),
+                Reply::Membership(MembershipReply::Holds { .. }),
             ) => "not admitted: not empty",
             (Command::Membership(Membership::Admit { .. }), _) => "not admitted",
             (_, Reply::MembershipRequired) => "quarantined",
@@ -74,10 +79,11 @@ impl Tracker {
     }
 
     /// Fresh marks do not repeat: a new mark means that the node was checked again.
-    fn met(&mut self, handshake: &Handshake, met: &NodeInfo) -> &'static str {
-        let was_doubted = std::mem::replace(&mut self.is_doubted, met.quarantine.is_some());
-        if let Some(config) = &met.config {
-            self.count("met with a set");
+    fn kind_of_info(&mut self, handshake: &Handshake, info: &NodeInfo) -> &'static str {
+        let was_quarantined =
+            std::mem::replace(&mut self.is_quarantined, info.quarantine.is_some());
+        if let Some(config) = &info.config {
+            self.count("a handshake with a set");
             self.count(if config.before.is_some() {
                 "with one before"
             } else {
@@ -89,27 +95,27 @@ impl Tracker {
                 "with no newcomer"
             });
         }
-        if met.is_durable {
+        if info.is_durable {
             self.count("durable");
         }
-        if met.keys > 0 {
+        if info.keys > 0 {
             self.count("holds something");
         }
-        match (met.changes_in_ms, &met.config) {
+        match (info.changes_in_ms, &info.config) {
             (1, _) => self.count("would change in a millisecond"),
             (0, Some(_)) => self.count("would change"),
             (0, None) => {}
             _ => self.count("would not change yet"),
         }
-        let is_last = met.quarantine.is_some_and(|it| it.left_ms == 1);
-        match (met.reason(), met.mark == handshake.mark) {
-            (Some(Reason::Unknown), true) => "doubted: unknown",
-            (Some(Reason::OtherRun), true) => "doubted: another run",
-            (Some(Reason::RolledBack), true) => "doubted: rolled back",
-            (Some(Reason::ClockStepped), true) => "doubted: clock stepped",
+        let is_last = info.quarantine.is_some_and(|it| it.left_ms == 1);
+        match (info.reason(), info.mark == handshake.mark) {
+            (Some(Reason::Unknown), true) => "quarantined: unknown",
+            (Some(Reason::OtherRun), true) => "quarantined: another run",
+            (Some(Reason::RolledBack), true) => "quarantined: rolled back",
+            (Some(Reason::ClockStepped), true) => "quarantined: clock stepped",
             (Some(_), false) if is_last => "the last millisecond of the quarantine",
-            (Some(_), false) => "doubted still",
-            (None, true) if was_doubted => "the quarantine has ended",
+            (Some(_), false) => "still quarantined",
+            (None, true) if was_quarantined => "the quarantine has ended",
             (None, true) => "another run that has lost nothing",
             (None, false) => "votes",
         }
@@ -132,12 +138,13 @@ impl Tracker {
 /// What a full server still does with its record.
 const fn kind_of_full(command: &Command, reply: &Reply) -> Option<&'static str> {
     Some(match (command, reply) {
-        (Command::Membership(Membership::Handshake(_)), Reply::Membership(Told::Info(_))) => {
-            "full: met"
-        }
-        (_, Reply::Membership(Told::Enrolled)) => "full: enrolled",
-        (_, Reply::Membership(Told::Changed)) => "full: changed",
-        (_, Reply::Membership(Told::Admitted)) => "full: admitted",
+        (
+            Command::Membership(Membership::Handshake(_)),
+            Reply::Membership(MembershipReply::Info(_)),
+        ) => "full: a handshake",
+        (_, Reply::Membership(MembershipReply::Enrolled)) => "full: enrolled",
+        (_, Reply::Membership(MembershipReply::Changed)) => "full: changed",
+        (_, Reply::Membership(MembershipReply::Admitted)) => "full: admitted",
         (Command::Attach { .. }, Reply::Attached { .. }) => "full: attached",
         (Command::Ping { .. }, Reply::Attached { .. }) => "full: continues",
         _ => return None,
@@ -145,8 +152,8 @@ const fn kind_of_full(command: &Command, reply: &Reply) -> Option<&'static str> 
 }
 
 pub(super) const FULL: [&str; 7] = [
-    "full: not met",
-    "full: met",
+    "full: no handshake",
+    "full: a handshake",
     "full: enrolled",
     "full: changed",
     "full: admitted",
@@ -155,16 +162,16 @@ pub(super) const FULL: [&str; 7] = [
 ];
 
 pub(super) const KINDS: [&str; 34] = [
-    "doubted: unknown",
-    "doubted: another run",
-    "doubted: rolled back",
-    "doubted: clock stepped",
-    "doubted still",
+    "quarantined: unknown",
+    "quarantined: another run",
+    "quarantined: rolled back",
+    "quarantined: clock stepped",
+    "still quarantined",
     "the last millisecond of the quarantine",
     "the quarantine has ended",
     "another run that has lost nothing",
     "votes",
-    "met with a set",
+    "a handshake with a set",
     "with one before",
     "with none before",
     "with a newcomer",

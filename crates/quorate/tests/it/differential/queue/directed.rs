@@ -1,5 +1,6 @@
 //! Cases that random commands do not reach: servers without memory, and many readers.
 
+use quorate::{error::NodeError, simulation::Decoded};
 use quorate_core::{
     command::{Command, Owner, Reply, SessionTerms},
     name::Name,
@@ -12,13 +13,14 @@ use super::{
     super::{
         Pace,
         batch::{Memory, Step},
+        node::Answered,
         on_every_flavour,
     },
-    Trial,
+    Comparison,
 };
 
 /// A server whose memory is full refuses a script that stores something before it has deleted or
-/// prolonged anything.
+/// extended anything.
 #[test]
 fn full_server_extends_and_releases_like_the_store() {
     on_every_flavour(Pace::Set, |server| {
@@ -81,27 +83,27 @@ enum Act {
 
 /// A server whose clock stands still, and the store.
 pub(super) struct Fixture<'a> {
-    trial: Trial<'a>,
+    comparison: Comparison<'a>,
 }
 
 impl<'a> Fixture<'a> {
     pub(super) fn new(server: &'a Server) -> Self {
-        let mut trial = Trial::new(server, Pace::Set, Memory::Enough);
-        for caller in &mut trial.draw.callers {
-            trial.events.listen(caller.client);
-            caller.connection = trial.events.connection(caller.client);
+        let mut comparison = Comparison::new(server, Pace::Set, Memory::Enough);
+        for caller in &mut comparison.draw.callers {
+            comparison.events.listen(caller.client);
+            caller.connection = comparison.events.connection(caller.client);
         }
-        let mut fixture = Self { trial };
+        let mut fixture = Self { comparison };
         fixture.clear();
         fixture
     }
 
     /// Begins anew, with sessions and without locks.
     pub(super) fn clear(&mut self) {
-        self.trial.wire.clear();
-        self.trial.store.clear();
+        self.comparison.node.clear();
+        self.comparison.store.clear();
         for caller in self.callers() {
-            self.trial.store.subscribe(caller.client);
+            self.comparison.store.subscribe(caller.client);
         }
         let attach = |sender| {
             Step::Ask(Command::Attach { sender, terms: SessionTerms::without_membership(60_000) })
@@ -110,40 +112,63 @@ impl<'a> Fixture<'a> {
     }
 
     pub(super) fn callers(&self) -> [Sender; 3] {
-        [0, 1, 2].map(|at| self.trial.draw.sender(at))
+        [0, 1, 2].map(|at| self.comparison.draw.sender(at))
     }
 
     pub(super) fn ticket(&self, number: u64) -> u64 {
-        (self.trial.told_at.as_millis() - 1) * 1_000 + number
+        (self.comparison.batch_at.as_millis() - 1) * 1_000 + number
     }
 
     /// The reply of the server alone.
     pub(super) fn answer(&mut self, command: Command) -> Reply {
-        let mut replies = self.trial.wire.ask(&[Step::Ask(command)], &[]).replies;
-        replies.remove(0).expect("an answer").expect("one that the script's header knows")
+        self.comparison.node.reply(&command).expect("no error")
+    }
+
+    /// The reply of the server alone to a batch, and the errors of entries without a reply.
+    pub(super) fn decoded(&mut self, batch: &Command) -> Result<Decoded, NodeError> {
+        self.comparison.node.connection.ask_for_batch(batch)
+    }
+
+    /// Executes entries in the store, which must give these replies, store and push the same as the
+    /// server.
+    pub(super) fn expect_batch(
+        &mut self,
+        names: &[Name],
+        entries: &[Command],
+        replies: &[Option<Reply>],
+    ) {
+        let Answered { from, asides, .. } = self.comparison.node.ask(&[], names);
+        let store = &mut self.comparison.store;
+        let expected = store.apply(from, &Command::Batch(entries.into()));
+        assert_eq!(Reply::Batch(replies.into()), expected);
+        let pushed = store.take_pushes();
+        for (name, found) in names.iter().zip(asides) {
+            assert_eq!(found, store.details(from, name), "{name:?}");
+        }
+        self.comparison.compare_pushes(&[], Some(pushed));
     }
 
     pub(super) fn names(&self) -> [Name; 3] {
-        self.trial.draw.names.clone().try_into().expect("three of them")
+        self.comparison.draw.names.clone().try_into().expect("three of them")
     }
 
     pub(super) fn name(&self) -> &Name {
-        &self.trial.draw.names[0]
+        &self.comparison.draw.names[0]
     }
 
     fn details(&self) -> LockDetails {
-        self.trial.store.clone().details(self.trial.told_at, self.name())
+        self.comparison.store.clone().details(self.comparison.batch_at, self.name())
     }
 
     fn pass_ms(&mut self, ms: u64) {
-        self.trial.wire.let_pass(ms);
+        self.comparison.node.let_pass(ms);
     }
 
     /// Runs the steps on both sides, and compares everything.
     pub(super) fn run(&mut self, steps: impl AsRef<[Step]>) {
-        let compared = self.trial.tracker.compared;
-        self.trial.run(steps.as_ref());
-        assert!(self.trial.tracker.compared > compared, "time stands still");
+        let compared = self.comparison.tracker.compared;
+        self.comparison.run(steps.as_ref());
+        assert!(self.comparison.tracker.compared > compared, "time stands still");
     }
 
     pub(super) fn owner(&self, sender: Sender, number: u64, is_shared: bool) -> Owner {

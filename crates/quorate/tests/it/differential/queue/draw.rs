@@ -1,5 +1,9 @@
 //! Random commands of the queue, with few names, clients and owners, so that they collide.
 
+// The tests of the local node use this file too.
+#[path = "draw/batches.rs"]
+mod batches;
+
 use quorate_core::{
     backoff::Jitter,
     command::{ClientId, Command, KeyExtension, Owner, Reply, SessionTerms, Value},
@@ -16,7 +20,10 @@ use super::super::batch::{Memory, Step, Thing};
 pub(super) struct Draw {
     jitter: Jitter,
     memory: Memory,
+    /// The locks of single commands.
     pub(super) names: Vec<Name>,
+    /// Others that only batches use.
+    others: Vec<Name>,
     pub(super) callers: Vec<Caller>,
     owners: Vec<Owner>,
     next: u64,
@@ -27,7 +34,7 @@ pub(super) struct Caller {
     pub(super) client: ClientId,
     session: Session,
     /// The node's time, as the client last received it.
-    pub(super) heard_us: u64,
+    pub(super) answered_us: u64,
     /// When its session will be forgotten.
     pub(super) session_ends_at_ms: u64,
     /// The connection on which it listens.
@@ -40,7 +47,7 @@ impl Draw {
         let caller = |byte| Caller {
             client: ClientId::from_random([byte; 20]),
             session: Session::from_random(0),
-            heard_us: 0,
+            answered_us: 0,
             session_ends_at_ms: 0,
             connection: None,
         };
@@ -48,6 +55,7 @@ impl Draw {
             jitter,
             memory,
             names: ["a", "{größe} 鎖", "x}y: *"].map(name).into(),
+            others: (0..OTHERS).map(|number| name(&format!("other {number}"))).collect(),
             callers: [1, 0xa2, 0xff].map(caller).into(),
             owners: Vec::new(),
             next: 0,
@@ -105,7 +113,7 @@ impl Draw {
         steps
     }
 
-    /// A client attaches, and takes or extends a lock for a year.
+    /// A client attaches, and acquires or extends a lock for a year.
     pub(super) fn extension(&mut self, fence: Option<Fence>, now: NodeTime) -> [Step; 3] {
         let (name, client) = (self.names[0].clone(), self.callers[0].client);
         if self.owners.is_empty() {
@@ -113,7 +121,7 @@ impl Draw {
             self.owners.push(owner);
         }
         let (sender, owner) = (self.sender(0), self.owners[0].clone());
-        let said = match fence {
+        let command = match fence {
             None => {
                 let ask = AcquireRequest { name, owner, is_waiting: false, is_known: false };
                 Command::Acquire { sender, request: ask }
@@ -125,7 +133,7 @@ impl Draw {
         };
         let inspect = Command::Inspect { name: self.names[0].clone(), shown: 1 };
         let attach = Command::Attach { sender, terms: SessionTerms::without_membership(30_000) };
-        [attach, said, inspect].map(Step::Ask)
+        [attach, command, inspect].map(Step::Ask)
     }
 
     /// A number below this one.
@@ -140,28 +148,26 @@ impl Draw {
         if self.memory.changes(is_full, |last| self.up_to(last)) {
             return Step::Fill(!is_full);
         }
+        if self.up_to(8) == 0 {
+            return Step::Ask(self.together(store, now, at));
+        }
         let kinds = if self.memory == Memory::Scarce { 105 } else { 100 };
         Step::Ask(match self.up_to(kinds - 1) {
             0..=3 => return self.attach(at),
-            4..=8 => Command::Ping { sender: self.speaker_or_stale(at), terms: self.terms() },
-            9..=15 => {
-                let asks: Vec<AcquireRequest> =
-                    (0..=self.up_to(3)).map(|_| self.known(store, now)).collect();
-                let sender = self.speaker_or_stale(at);
-                let heartbeats =
-                    asks.into_iter().map(|ask| Command::Acquire { sender, request: ask });
-                Command::Batch(heartbeats.collect())
-            }
+            4..=8 => Command::Ping { sender: self.sender_or_stale(at), terms: self.terms() },
+            9..=15 => self.heartbeats(store, now, at),
             16..=18 => {
                 // Classic mode on a node with quarantine.
                 self.next += 1;
                 let owner = Owner::new(&self.callers[at].client, self.next, "me");
-                let (ttl_ms, sender) = (self.ttl_ms(), Some(self.speaker_or_stale(at)));
+                let (ttl_ms, sender) = (self.ttl_ms(), Some(self.sender_or_stale(at)));
                 Command::SetKey { name, owner, ttl_ms, sender }
             }
             19..=21 => {
-                let entries = (0..=self.up_to(2)).map(|_| self.prolongation(store, now)).collect();
-                Command::ExtendKeys { entries, sender: Some(self.speaker_or_stale(at)) }
+                let names: Vec<Name> = (0..=self.up_to(2)).map(|_| self.name()).collect();
+                let extend = |name| self.key_extension(store, now, name);
+                let entries = names.into_iter().map(extend).collect();
+                Command::ExtendKeys { entries, sender: Some(self.sender_or_stale(at)) }
             }
             22..=46 => {
                 let owner = self.asker(store, now, &name);
@@ -173,8 +179,10 @@ impl Draw {
                 Command::Release { name, owner, yields }
             }
             67..=82 => {
-                let entries = (0..=self.up_to(2)).map(|_| self.extend(store, now)).collect();
-                Command::Extend { sender: self.speaker_or_stale(at), entries }
+                let names: Vec<Name> = (0..=self.up_to(2)).map(|_| self.name()).collect();
+                let extend = |name| self.extend(store, now, name);
+                let entries = names.into_iter().map(extend).collect();
+                Command::Extend { sender: self.sender_or_stale(at), entries }
             }
             83 => Command::ReadKey { name },
             84 => Command::Inspect { name, shown: [0, 1, 100][self.index(3)] },
@@ -218,7 +226,7 @@ impl Draw {
         let at = its.filter(|_| self.up_to(9) > 0).unwrap_or(at);
         let (is_waiting, is_known) = (self.up_to(3) > 0, self.is_heads());
         let ask = AcquireRequest { name, owner, is_waiting, is_known };
-        Command::Acquire { sender: self.speaker_or_stale(at), request: ask }
+        Command::Acquire { sender: self.sender_or_stale(at), request: ask }
     }
 
     fn adopt(&mut self, store: &mut Store, now: NodeTime, name: Name, at: usize) -> Command {
@@ -238,7 +246,7 @@ impl Draw {
         while from == owner || !is_usual(&from, &owner) && !is_odd {
             owner = self.new_owner(now);
         }
-        let (ttl_ms, sender) = (self.ttl_ms(), Some(self.speaker_or_stale(at)));
+        let (ttl_ms, sender) = (self.ttl_ms(), Some(self.sender_or_stale(at)));
         Command::Adopt { name, from, owner, ttl_ms, sender }
     }
 
@@ -252,7 +260,7 @@ impl Draw {
     ) -> Option<Yield> {
         (self.up_to(2) == 0).then(|| {
             let fence = self.fence(store, now, name, owner);
-            Yield { fence, sender: self.speaker_or_stale(at) }
+            Yield { fence, sender: self.sender_or_stale(at) }
         })
     }
 
@@ -275,7 +283,7 @@ impl Draw {
         Sender { client: self.callers[at].client, session: self.callers[at].session }
     }
 
-    fn speaker_or_stale(&mut self, at: usize) -> Sender {
+    fn sender_or_stale(&mut self, at: usize) -> Sender {
         let sender = self.sender(at);
         match self.up_to(19) {
             0 => Sender { session: Session::from_random(1), ..sender },
@@ -283,15 +291,13 @@ impl Draw {
         }
     }
 
-    fn extend(&mut self, store: &mut Store, now: NodeTime) -> Extend {
-        let name = self.name();
+    fn extend(&mut self, store: &mut Store, now: NodeTime, name: Name) -> Extend {
         let owner = self.holder(store, now, &name);
         let fence = self.fence(store, now, &name, &owner);
         Extend { name, owner, fence, ttl_ms: self.ttl_ms(), may_heal: self.is_heads() }
     }
 
-    fn prolongation(&mut self, store: &mut Store, now: NodeTime) -> KeyExtension {
-        let name = self.name();
+    fn key_extension(&mut self, store: &mut Store, now: NodeTime, name: Name) -> KeyExtension {
         let owner = self.holder(store, now, &name);
         KeyExtension { name, owner, ttl_ms: self.ttl_ms() }
     }
@@ -354,7 +360,7 @@ impl Draw {
     /// A new owner; some have the ticket of another, or one that the node does not trust.
     fn new_owner(&mut self, now: NodeTime) -> Owner {
         let at = self.index(self.callers.len());
-        let Caller { client, heard_us, .. } = self.callers[at];
+        let Caller { client, answered_us, .. } = self.callers[at];
         let near = self.up_to(2);
         let known = self.owners.last().and_then(|owner| Position::of(owner.as_bytes()));
         let ticket = match (self.up_to(15), known) {
@@ -362,8 +368,8 @@ impl Draw {
             (1, _) => self.up_to(9),
             (2, _) => now.as_micros() + 3_600_000_000,
             (3, _) => now.as_micros() - 3_600_000_000,
-            (4 | 5, _) => (heard_us + SLACK_US + near).saturating_sub(1),
-            (6 | 7, _) => (heard_us + near).saturating_sub(SLACK_US + 1),
+            (4 | 5, _) => (answered_us + SLACK_US + near).saturating_sub(1),
+            (6 | 7, _) => (answered_us + near).saturating_sub(SLACK_US + 1),
             (8..=10, Some(known)) => known.ticket,
             _ => now.as_micros() - self.up_to(3_000_000),
         };
@@ -417,4 +423,5 @@ impl Draw {
 }
 
 const OWNERS: usize = 7;
+const OTHERS: usize = 37;
 const YEAR_MS: u64 = 365 * 24 * 60 * 60 * 1_000;

@@ -8,8 +8,12 @@ use quorate_core::{
 use quorate_testkit::{Server, redis::cmd};
 
 use super::{
-    super::{Pace, batch::Step, on_every_flavour},
-    calls::{digits, fence_key},
+    super::{
+        Pace,
+        batch::Step,
+        keys::{digits, fence_key},
+        on_every_flavour,
+    },
     directed::{Fixture, TTL_MS},
 };
 
@@ -50,8 +54,8 @@ fn lock_with_a_damaged_record_is_held_and_handed_off() {
             plant(server, &fixture, odd);
             let again = Reply::Granted { fence: Fence::ZERO, is_earlier: false };
             assert_eq!(answer(&mut fixture, |it| it.ask(caller, &holder)), again, "{odd}");
-            let told = answer(&mut fixture, inspect);
-            assert!(matches!(told, Reply::Inspected(told) if told.fence.is_none()), "{odd}");
+            let report = answer(&mut fixture, inspect);
+            assert!(matches!(report, Reply::Inspected(report) if report.fence.is_none()), "{odd}");
             let queued = answer(&mut fixture, |it| it.ask(other, &next));
             assert!(matches!(queued, Reply::Queued { fence: Fence::ZERO, .. }), "{queued:?}");
             let yielded = fixture.answer(release(&fixture, &holder, Some((fence, caller))));
@@ -78,9 +82,9 @@ fn digits_behind_a_fence_do_not_spoil_it() {
             fixture.clear();
             let fence = Fence::new(fixture.ticket(9));
             plant(server, &fixture, &format!("{:016}{behind}", fence.get()));
-            let told = answer(&mut fixture, inspect);
-            let Reply::Inspected(told) = told else { panic!("{told:?}") };
-            assert_eq!(told.fence.map(|it| it.fence), Some(fence), "{behind}");
+            let report = answer(&mut fixture, inspect);
+            let Reply::Inspected(report) = report else { panic!("{report:?}") };
+            assert_eq!(report.fence.map(|it| it.fence), Some(fence), "{behind}");
             let owner = fixture.owner(caller, 1, false);
             let granted = Reply::Granted { fence: fence.next(), is_earlier: false };
             assert_eq!(answer(&mut fixture, |it| it.ask(caller, &owner)), granted, "{behind}");

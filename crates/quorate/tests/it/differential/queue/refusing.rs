@@ -13,7 +13,7 @@ use super::{
     directed::{Fixture, TTL_MS, set_memory},
 };
 
-/// A full server refuses a script that stores something before it has deleted or prolonged
+/// A full server refuses a script that stores something before it has deleted or extended
 /// anything.
 #[test]
 fn lease_that_a_full_server_cannot_store_does_not_affect_others() {
@@ -28,21 +28,21 @@ fn lease_that_a_full_server_cannot_store_does_not_affect_others() {
         }
         let [gone, gone_reader] =
             [false, true].map(|is_shared| fixture.owner(caller, 2, is_shared));
-        let lives_on = extend(&held, &holder, fence, 2 * TTL_MS, false);
+        let unaffected = extend(&held, &holder, fence, 2 * TTL_MS, false);
         for refused in [
             extend(&free, &gone, fence, TTL_MS, true),
             extend(&free, &gone_reader, fence, TTL_MS, true),
         ] {
             set_memory(server, 1);
-            let fates = extended(&mut fixture, caller, &[refused.clone(), lives_on.clone()]);
-            assert_eq!(fates, [Extended::Failed, Extended::Renewed(fence)], "{refused:?}");
+            let results = extended(&mut fixture, caller, &[refused.clone(), unaffected.clone()]);
+            assert_eq!(results, [Extended::Failed, Extended::Renewed(fence)], "{refused:?}");
             set_memory(server, 0);
         }
         // A larger fence of a key that is there needs no new key.
         set_memory(server, 1);
         let larger = extend(&raised, &holder, fence.next(), 1, false);
-        let fates = extended(&mut fixture, caller, &[larger, lives_on]);
-        assert_eq!(fates, [Extended::Renewed(fence.next()), Extended::Renewed(fence)]);
+        let results = extended(&mut fixture, caller, &[larger, unaffected]);
+        assert_eq!(results, [Extended::Renewed(fence.next()), Extended::Renewed(fence)]);
         set_memory(server, 0);
     });
 }
@@ -71,24 +71,24 @@ fn server_that_rejects_writes_still_reports_expired_leases() {
             extend(&lost, &holder, fence, TTL_MS, true),
         ];
         let failed = Extended::Failed;
-        let fates = extended(&mut fixture, caller, &entries);
-        assert_eq!(fates, [failed, failed, failed, failed, Extended::Refused(others)]);
+        let results = extended(&mut fixture, caller, &entries);
+        assert_eq!(results, [failed, failed, failed, failed, Extended::Refused(others)]);
 
-        let prolong = |name: &Name, owner: &Owner, ttl_ms| KeyExtension {
+        let extend_key = |name: &Name, owner: &Owner, ttl_ms| KeyExtension {
             name: name.clone(),
             owner: owner.clone(),
             ttl_ms,
         };
         let entries = [
-            prolong(&held, &holder, 2 * TTL_MS),
-            prolong(&held, &holder, TTL_MS),
-            prolong(&free, &holder, TTL_MS),
-            prolong(&lost, &holder, TTL_MS),
+            extend_key(&held, &holder, 2 * TTL_MS),
+            extend_key(&held, &holder, TTL_MS),
+            extend_key(&free, &holder, TTL_MS),
+            extend_key(&lost, &holder, TTL_MS),
         ];
         let command = Command::ExtendKeys { entries: entries.into(), sender: Some(caller) };
-        let fates =
+        let results =
             [ExtendedKey::Failed, ExtendedKey::Renewed, ExtendedKey::Absent, ExtendedKey::NotOwner];
-        assert_eq!(fixture.answer(command), Reply::ExtendedKeys(fates.into()));
+        assert_eq!(fixture.answer(command), Reply::ExtendedKeys(results.into()));
         refuse_writes(server, false);
     });
 }
@@ -104,13 +104,13 @@ fn extend(name: &Name, owner: &Owner, fence: Fence, ttl_ms: u64, may_heal: bool)
 
 fn extended(fixture: &mut Fixture<'_>, sender: Sender, entries: &[Extend]) -> Vec<Extended> {
     match fixture.answer(Command::Extend { sender, entries: entries.into() }) {
-        Reply::ExtendedLeases(fates) => fates.into(),
+        Reply::ExtendedLeases(results) => results.into(),
         other => panic!("{other:?}"),
     }
 }
 
 /// A server that wants more replicas than it has refuses each write by itself.
-fn refuse_writes(server: &Server, is_on: bool) {
+pub(super) fn refuse_writes(server: &Server, is_on: bool) {
     let mut config = cmd("CONFIG");
     let set = config.arg("SET").arg("min-replicas-to-write").arg(u8::from(is_on));
     set.exec(&mut server.connection()).expect("it is a setting");

@@ -10,7 +10,7 @@ use quorate_core::{
     store::{LockDetails, Store},
 };
 
-use super::super::batch::Step;
+use super::{super::batch::Step, batches::Batches};
 
 /// What was compared so far.
 #[derive(Debug, Default)]
@@ -18,6 +18,7 @@ pub(super) struct Tracker {
     /// Replies that were equal.
     pub(super) compared: u64,
     batches: u64,
+    pub(super) entries: Batches,
     seen: BTreeMap<&'static str, u64>,
     /// The fence that was stored before the command that runs.
     stored: Option<Fence>,
@@ -62,21 +63,22 @@ impl Tracker {
         self.compared += 1;
         let full = self.is_full.then(|| self.kind_of_full(command, reply)).flatten();
         let entry = self.kind_of_entry(command, reply);
+        let is_heartbeat = command.entries().iter().all(Command::is_heartbeat);
         for kind in self.kind_of_share(command, reply).into_iter().chain(full).chain(entry) {
             *self.seen.entry(kind).or_default() += 1;
         }
         let kind = match (command, reply) {
-            (Command::SetKey { .. }, Reply::Stale) => "not taken: stale",
-            (Command::SetKey { .. }, Reply::Stored) => "taken by a session",
-            (Command::SetKey { .. }, Reply::NotOwner) => "not taken: another's",
-            (Command::ExtendKeys { .. }, Reply::Stale) => "not prolonged: stale",
-            (_, Reply::ExtendedKeys(fates)) => match fates[0] {
-                ExtendedKey::Renewed => "prolonged by a session",
-                _ => "not prolonged",
+            (Command::SetKey { .. }, Reply::Stale) => "no key stored: stale",
+            (Command::SetKey { .. }, Reply::Stored) => "a key stored by a session",
+            (Command::SetKey { .. }, Reply::NotOwner) => "no key stored: of another owner",
+            (Command::ExtendKeys { .. }, Reply::Stale) => "no key extended: stale",
+            (_, Reply::ExtendedKeys(results)) => match results[0] {
+                ExtendedKey::Renewed => "a key extended by a session",
+                _ => "no key extended",
             },
             (_, Reply::Stale) => "stale",
             (_, Reply::Attached { .. }) => "attached",
-            (_, Reply::Granted { is_earlier: true, .. }) => "an earlier one waits",
+            (_, Reply::Granted { is_earlier: true, .. }) => "an earlier waiter",
             (_, Reply::Granted { .. }) if !self.is_free => "granted again",
             (Command::Acquire { request: ask, .. }, Reply::Granted { fence, .. }) => {
                 let ticket = Position::of(ask.owner.as_bytes()).expect("a waiter").ticket;
@@ -96,7 +98,7 @@ impl Tracker {
                 "yielded"
             }
             (Command::Release { yields: Some(_), .. }, Reply::Released { .. }) => "not yielded",
-            (_, Reply::Batch(each)) => match &each[0] {
+            (_, Reply::Batch(each)) if is_heartbeat => match &each[0] {
                 Some(Reply::Stale) => "stale",
                 Some(Reply::Granted { .. }) if self.is_free => "a heartbeat finds it free",
                 Some(Reply::Granted { .. }) => "a heartbeat of the holder",
@@ -106,20 +108,20 @@ impl Tracker {
             (Command::Adopt { .. }, _) => "not adopted",
             (_, Reply::Released { is_ours: true }) if self.is_awaited => "handed off",
             (_, Reply::Released { is_ours: true }) => "released",
-            (_, Reply::Released { is_ours: false }) if self.is_free => "nobody's",
+            (_, Reply::Released { is_ours: false }) if self.is_free => "released by no holder",
             (_, Reply::Released { is_ours: false }) => "not released",
-            (_, Reply::ExtendedLeases(fates)) => match fates[0] {
+            (_, Reply::ExtendedLeases(results)) => match results[0] {
                 Extended::Renewed(_) if self.is_free => "healed",
                 Extended::Renewed(fence) if Some(fence) > self.stored => "a fence raised",
                 Extended::Renewed(_) if self.stored_left_ms <= FENCE_RENEW_MS => {
-                    "a fence prolonged"
+                    "the record of a fence extended"
                 }
                 Extended::Renewed(_) => "extended",
                 Extended::Refused(_) if self.is_free => "not healed",
                 Extended::Refused(_) | Extended::Failed => "not extended",
             },
-            (_, Reply::Inspected(told)) => match (&told.observation, told.waiting_total) {
-                (None, 0) => "inspected, nobody's",
+            (_, Reply::Inspected(report)) => match (&report.observation, report.waiting_total) {
+                (None, 0) => "inspected, not held",
                 (Some(_), 0) => "inspected, held",
                 (_, 1..) => "inspected, awaited",
             },
@@ -161,8 +163,8 @@ impl Tracker {
                     (..) => return None,
                 }
             }
-            (Command::Extend { entries, .. }, Reply::ExtendedLeases(fates)) => {
-                let is_kept = matches!(fates[0], Extended::Renewed(_));
+            (Command::Extend { entries, .. }, Reply::ExtendedLeases(results)) => {
+                let is_kept = matches!(results[0], Extended::Renewed(_));
                 match (is_shared(&entries[0].owner), is_kept, self.is_free) {
                     (true, true, true) => "a share healed",
                     (true, true, false) => "a share extended",
@@ -176,8 +178,8 @@ impl Tracker {
                     (Reply::Stored, true, _) => "downgraded before",
                     (Reply::Stored, false, true) => "downgraded, and awaited",
                     (Reply::Stored, false, false) => "downgraded",
-                    (Reply::Absent, ..) => "not downgraded, it is gone",
-                    (Reply::NotOwner, ..) => "not downgraded, it is another's",
+                    (Reply::Absent, ..) => "not downgraded, absent",
+                    (Reply::NotOwner, ..) => "not downgraded, of another owner",
                     (..) => return None,
                 }
             }
@@ -189,7 +191,7 @@ impl Tracker {
             (Command::Check { owner, .. }, Reply::Key(Some(_))) if is_shared(owner) => {
                 "a share inspected"
             }
-            (_, Reply::Inspected(told)) if told.shares.len() > 1 => "shares inspected",
+            (_, Reply::Inspected(report)) if report.shares.len() > 1 => "shares inspected",
             _ => return None,
         })
     }
@@ -221,10 +223,10 @@ impl Tracker {
                     false => "an entry released",
                 }
             }
-            (Command::Extend { entries, .. }, Reply::ExtendedLeases(fates))
+            (Command::Extend { entries, .. }, Reply::ExtendedLeases(results))
                 if is_entry(&entries[0].owner) =>
             {
-                match (&fates[0], self.is_free) {
+                match (&results[0], self.is_free) {
                     (Extended::Renewed(_), true) => "an entry healed",
                     (Extended::Renewed(_), false) => "an entry extended",
                     (Extended::Refused(_), true) => "an entry not healed",
@@ -241,7 +243,7 @@ impl Tracker {
         Some(match (command, reply) {
             (Command::Introduce { .. }, Reply::Full) => "full: a client not introduced",
             (Command::Introduce { .. }, _) => "full: a client introduced again",
-            (Command::SetKey { .. }, Reply::Full) => "full: not taken",
+            (Command::SetKey { .. }, Reply::Full) => "full: no key stored",
             (Command::Acquire { request: ask, .. }, Reply::Full) => match is_shared(&ask.owner) {
                 true => "full: a new reader refused",
                 false => "full: a new owner refused",
@@ -251,15 +253,17 @@ impl Tracker {
                 false => "full: a holder granted again",
             },
             (Command::Acquire { .. }, Reply::Queued { .. }) => "full: still in the queue",
-            (_, Reply::Batch(each)) => match each.contains(&Some(Reply::Full)) {
-                true => "full: a new owner among others",
-                false => "full: other waiters reported",
-            },
+            (Command::Batch(entries), Reply::Batch(each)) if entries[0].is_heartbeat() => {
+                match each.contains(&Some(Reply::Full)) {
+                    true => "full: a new owner among others",
+                    false => "full: other waiters reported",
+                }
+            }
             (Command::Release { yields: Some(_), .. }, Reply::Released { is_ours: true }) => {
                 "full: yielded"
             }
             (_, Reply::Released { is_ours: true }) if self.is_awaited => "full: handed off",
-            (_, Reply::ExtendedLeases(fates)) => match fates[0] {
+            (_, Reply::ExtendedLeases(results)) => match results[0] {
                 Extended::Failed => "full: not healed",
                 Extended::Renewed(_) if self.is_free => "full: healed",
                 Extended::Renewed(fence) if Some(fence) > self.stored => "full: a fence raised",
@@ -292,12 +296,12 @@ impl Tracker {
             (Some(_), None) => Some("a fence expired"),
             _ => None,
         };
-        let line = match (before.queue_ends_in_ms, after.queue_ends_in_ms) {
+        let queue = match (before.queue_ends_in_ms, after.queue_ends_in_ms) {
             (Some(_), Some(0)) => Some("the last millisecond of a queue"),
             (Some(_), None) => Some("a queue expired"),
             _ => None,
         };
-        for kind in [fence, line].into_iter().flatten() {
+        for kind in [fence, queue].into_iter().flatten() {
             *self.seen.entry(kind).or_default() += 1;
         }
     }
@@ -324,13 +328,13 @@ fn is_entry(owner: &Owner) -> bool {
 
 /// What happens within seconds.
 pub(super) const KINDS: [&str; 65] = [
-    "not taken: stale",
-    "taken by a session",
-    "not taken: another's",
-    "not prolonged: stale",
-    "prolonged by a session",
-    "not prolonged",
-    "inspected, nobody's",
+    "no key stored: stale",
+    "a key stored by a session",
+    "no key stored: of another owner",
+    "no key extended: stale",
+    "a key extended by a session",
+    "no key extended",
+    "inspected, not held",
     "inspected, held",
     "inspected, awaited",
     "nothing listed",
@@ -342,7 +346,7 @@ pub(super) const KINDS: [&str; 65] = [
     "a heartbeat in the queue",
     "stale",
     "attached",
-    "an earlier one waits",
+    "an earlier waiter",
     "granted again",
     "a ticket of the future",
     "a larger ticket",
@@ -357,7 +361,7 @@ pub(super) const KINDS: [&str; 65] = [
     "not yielded",
     "handed off",
     "released",
-    "nobody's",
+    "released by no holder",
     "not released",
     "healed",
     "a fence raised",
@@ -395,7 +399,7 @@ pub(super) const KINDS: [&str; 65] = [
 pub(super) const FULL: [&str; 19] = [
     "full: a client not introduced",
     "full: a client introduced again",
-    "full: not taken",
+    "full: no key stored",
     "full: a new reader refused",
     "full: a new owner refused",
     "full: a waiter granted",
@@ -418,8 +422,8 @@ pub(super) const FULL: [&str; 19] = [
 pub(super) const SELDOM: [&str; 14] = [
     "downgraded",
     "downgraded, and awaited",
-    "not downgraded, it is gone",
-    "not downgraded, it is another's",
+    "not downgraded, absent",
+    "not downgraded, of another owner",
     "an entry that is waited for",
     "an entry adopted",
     "downgraded before",

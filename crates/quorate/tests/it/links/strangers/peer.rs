@@ -10,6 +10,8 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use super::super::monitor::Call;
+
 /// Listens, and hands each connection to a function on a thread of its own.
 pub(crate) struct Peer {
     address: SocketAddr,
@@ -91,6 +93,11 @@ pub(crate) fn fake_redis(
 /// The reply of a real server.
 pub(crate) fn plain_reply(words: &[String]) -> String {
     let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    let call = Call::of(words);
+    let together = call.map_or(0, |call| call.acquires().len().max(call.releases().len()));
+    if together > 1 {
+        return format!(":{together}\r\n");
+    }
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["HELLO", ..] => "%1\r\n+proto\r\n:3\r\n".into(),
         ["INFO", "server"] => text("# Server\r\nrun_id:0123456789abcdef\r\n"),

@@ -31,15 +31,6 @@ fn acquire(owner: Owner) -> Command {
     Command::Acquire { sender: sender(), request }
 }
 
-fn heartbeats() -> Command {
-    let entry = |number| {
-        let owner = Position { ticket: 42, ttl_ms: 300, client: client() }.owner(number);
-        let request = AcquireRequest { name: name(), owner, is_waiting: true, is_known: true };
-        Command::Acquire { sender: sender(), request }
-    };
-    Command::Batch((1..=4).map(entry).collect())
-}
-
 fn release(yields: Option<Fence>) -> Command {
     let yields = yields.map(|fence| Yield { fence, sender: sender() });
     Command::Release { name: name(), owner: owner(), yields }
@@ -106,30 +97,6 @@ fn queue_commands_are_encoded() {
 }
 
 #[test]
-fn batch_of_heartbeats_is_one_script_call() {
-    let lock = "|a b|quorate:f:{a b}|quorate:q:{a b}".repeat(4);
-    let owners = (1..=4)
-        .map(|number| format!("|q1:0000000000000042:300:CLIENT:{number}|0000000000000042|300"));
-    let owners: String = owners.collect();
-    let expected = format!("EVALSHA|Heartbeat|13|quorate:s:CLIENT{lock}|7{owners}");
-    assert_eq!(words(&heartbeats()), expected);
-    let fence = Fence::new(NOW);
-    let text = format!("$16\r\n{NOW}\r\n");
-    let each = format!("*4\r\n{text}:0\r\n:-1\r\n*4\r\n{text}:7\r\n:0\r\n:0\r\n");
-    let (expires_in_ms, rank, is_foreign) = (Some(7), Some(0), false);
-    let expected = [
-        Some(Reply::Granted { fence, is_earlier: false }),
-        None,
-        Some(Reply::Full),
-        Some(Reply::Queued { fence, expires_in_ms, rank, is_foreign }),
-    ];
-    assert_eq!(reply(each.as_bytes(), &heartbeats()), Ok(Reply::Batch(expected.into())));
-    let stale = reply(b":0\r\n", &heartbeats()).unwrap();
-    assert_eq!(stale, Reply::Batch(vec![Some(Reply::Stale); 4].into()));
-    assert!(stale.is_stale());
-}
-
-#[test]
 fn owner_without_position_names_no_session() {
     let classic = acquire(Owner::from_bytes(b"classic"));
     assert!(words(&classic).contains("|classic||0000000000000000|0|"), "{}", words(&classic));
@@ -166,7 +133,6 @@ fn queue_replies_are_decoded() {
 fn invalid_replies_are_errors() {
     let odd = [":1\r\n", ":-2\r\n", "_\r\n", "*0\r\n", "$2\r\n+7\r\n", "*1\r\n:7\r\n"];
     let commands = [attach(), ping(), acquire(owner())];
-    assert!(reply(b"*1\r\n:7\r\n", &heartbeats()).is_err());
     for bytes in odd {
         for command in &commands {
             assert!(reply(bytes.as_bytes(), command).is_err(), "{bytes:?} {command:?}");
