@@ -18,6 +18,8 @@ use crate::{
 pub(crate) struct Names {
     /// The node that listed each name.
     nodes: BTreeMap<Name, usize>,
+    /// The nodes that listed names on earlier pages: all of them before this number.
+    on_earlier_pages: usize,
     /// The nodes that could not list all of their names, one bit for each.
     pub(crate) failed: u32,
     /// Why each node could not list its locks, if it was asked and failed.
@@ -29,10 +31,13 @@ impl Names {
         self.nodes.keys().cloned().collect()
     }
 
-    /// Whether a node before the one that listed this lock has it too, and has listed it.
+    /// Whether a node has this lock that listed it on an earlier page.
+    ///
+    /// A node that was listed on this page does not count: it received the lock after it was
+    /// listed, or the lock would be on the page through that node.
     pub(crate) fn is_listed_before(&self, name: &Name, lock: &LockReport) -> bool {
         let node = self.nodes.get(name).copied().unwrap_or_default();
-        let earlier = lock.nodes.iter().take(node).enumerate();
+        let earlier = lock.nodes.iter().take(node.min(self.on_earlier_pages)).enumerate();
         let listed = earlier.filter(|(node, _)| self.failed & bit(*node) == 0);
         listed.into_iter().any(|(_, view)| matches!(view.observation, Observation::Held(_)))
     }
@@ -48,7 +53,9 @@ pub(crate) async fn list_page(
 ) -> Result<(Names, Option<LockCursor>), Vec<Option<NodeError>>> {
     let end: Moment = engine.now().saturating_add(PAGE_TIME_MAX);
     let node_errors = vec![None; engine.nodes.len()];
-    let mut found = Names { nodes: BTreeMap::new(), failed: cursor.failed, node_errors };
+    let on_earlier_pages = cursor.node.saturating_add(usize::from(cursor.place.is_some()));
+    let mut found =
+        Names { nodes: BTreeMap::new(), on_earlier_pages, failed: cursor.failed, node_errors };
     let all = (0..engine.nodes.len()).fold(0, |all, node| all | bit(node));
     while cursor.node < engine.nodes.len() {
         if found.nodes.len() >= limit || engine.now() >= end {
@@ -103,3 +110,59 @@ const SCANNED_MIN: u32 = 50;
 
 /// The largest number of keys to scan at once: callers that acquire a lock wait while a node scans.
 const SCANNED_MAX: u32 = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::NodeView;
+
+    /// A lock that nodes 0 and 1 store when they are asked about it.
+    fn on_two_nodes() -> (Name, LockReport) {
+        let holder = || crate::error::Holder {
+            who: "web/1".into(),
+            owner_prefix: None,
+            fence: None,
+            held_for: None,
+            expires_in: None,
+            is_foreign: false,
+            is_this_client: false,
+            is_shared: false,
+            identity: None,
+        };
+        let view = |node: usize| NodeView {
+            node: node.to_string(),
+            observation: Observation::Held(holder()),
+        };
+        let report = LockReport {
+            name: "a".to_owned(),
+            holder: Some(holder()),
+            shared_with: Vec::new(),
+            votes: 2,
+            waiting: Vec::new(),
+            waiting_total: 0,
+            nodes: [0, 1].map(view).into(),
+        };
+        (Name::parse("a", "").expect("a valid name"), report)
+    }
+
+    /// A page on which node 1 listed the lock.
+    fn page(on_earlier_pages: usize, failed: u32) -> Names {
+        let (name, _) = on_two_nodes();
+        let nodes = BTreeMap::from([(name, 1)]);
+        Names { nodes, on_earlier_pages, failed, node_errors: Vec::new() }
+    }
+
+    #[test]
+    fn lock_that_reached_a_node_after_its_list_is_not_left_out() {
+        let (name, lock) = on_two_nodes();
+        assert!(!page(0, 0).is_listed_before(&name, &lock));
+    }
+
+    #[test]
+    fn lock_of_an_earlier_page_is_left_out() {
+        let (name, lock) = on_two_nodes();
+        assert!(page(1, 0).is_listed_before(&name, &lock));
+        // Node 0 did not list it.
+        assert!(!page(1, 1).is_listed_before(&name, &lock));
+    }
+}
