@@ -309,10 +309,7 @@ fn wait_for_quarantined_nodes_is_explained() {
     let line = format!("{} run -w 1s x true", env!("CARGO_BIN_EXE_quorate"));
     Running::start(command.args(["-qec", &line, "screen"])).close().assert_code(69);
     let screen = fixture.read("screen");
-    assert!(
-        screen.contains("waiting for \"x\": no majority votes for another 1 min "),
-        "{screen:?}"
-    );
+    assert!(screen.contains("waiting for \"x\": no majority votes for another "), "{screen:?}");
     // Once while it waits, and in the error.
     assert_eq!(screen.matches("`quorate nodes admit`").count(), 2, "{screen:?}");
 }
