@@ -25,3 +25,13 @@ fn unknown_benchmark_is_rejected_with_the_known_ones() {
     let text = String::from_utf8(rejected.stderr).expect("text");
     assert!(text.contains("frob") && text.contains("limit"), "{text}");
 }
+
+#[test]
+fn every_script_is_measured() {
+    let ran = bench(&["scripts", "--quick"]);
+    assert!(ran.status.success(), "{ran:?}");
+    let text = String::from_utf8(ran.stdout).expect("text");
+    for name in ["compare-and-delete", "acquire, queued", "extend", "release with hand-off"] {
+        assert!(text.contains(name), "{name} is missing: {text}");
+    }
+}

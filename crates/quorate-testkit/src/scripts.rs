@@ -10,14 +10,15 @@ use std::{fs, path::Path};
 #[must_use]
 pub fn script(path: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../quorate/lua");
-    let read = |path: &str| {
-        fs::read_to_string(folder.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-    };
+    let path = folder.join(path);
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let line = |line: &str| match line.strip_prefix("-- parts: ") {
+        // A part can have parts of its own.
         Some(names) => {
-            names.split(", ").map(|name| read(&format!("queue/parts/{name}.lua"))).collect()
+            names.split(", ").map(|name| script(&format!("queue/parts/{name}.lua"))).collect()
         }
         None => format!("{line}\n"),
     };
-    read(path).lines().map(line).collect()
+    text.lines().map(line).collect()
 }
