@@ -97,7 +97,7 @@ async fn connect(
         let opened = transport::open(&link.target, &link.context).await?;
         let attached = attach(unattached.insert(opened), link, session).await?;
         let now = link.context.clock.now();
-        link.note_round_trip(now.saturating_since(attached.asked_at));
+        link.note_first_round_trip(now.saturating_since(attached.asked_at));
         if let Some(time_us) = attached.time_us {
             link.note_time(time_us, attached.asked_at, now);
         }
@@ -198,7 +198,7 @@ fn poll_write(link: &Link, cx: &mut Context<'_>) -> Poll<io::Error> {
             return Poll::Pending;
         };
         let polled = writing.poll(cx);
-        let has_more = link.outbox().give_back(writing);
+        let has_more = link.outbox().give_back(writing, link.distance());
         match polled {
             Poll::Ready(Ok(())) if has_more => {}
             Poll::Ready(Err(error)) => return Poll::Ready(error),

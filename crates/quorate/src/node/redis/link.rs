@@ -47,6 +47,9 @@ pub(crate) struct Link {
     pub(crate) membership: LinkMembership,
     outbox: Mutex<Outbox>,
     round_trip_ns: AtomicU64,
+    /// The shortest round trip of this connection: the way to the server and back, without the time
+    /// in which it was busy.
+    distance_ns: AtomicU64,
 }
 
 /// What the links of one client share.
@@ -112,7 +115,8 @@ impl Link {
         let prefix = context.prefix.clone();
         let outbox = Mutex::new(Outbox::new(prefix, context.clock.now()));
         let membership = LinkMembership::new(number, context.membership.clone());
-        Self { number, target, context, membership, outbox, round_trip_ns: AtomicU64::new(0) }
+        let (round_trip_ns, distance_ns) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { number, target, context, membership, outbox, round_trip_ns, distance_ns }
     }
 
     /// Notifies the observer, if there is one.
@@ -179,7 +183,8 @@ impl Link {
         if let Poll::Ready(Err(error)) = written {
             outbox.handle_broken(&writing, error);
         }
-        let waker = (outbox.give_back(writing) || is_broken).then(|| outbox.driver.take());
+        let waker =
+            (outbox.give_back(writing, self.distance()) || is_broken).then(|| outbox.driver.take());
         drop(outbox);
         wake(waker.flatten());
     }
@@ -203,6 +208,18 @@ impl Link {
             _ => known + (sample.min(known.saturating_mul(2)) - known) / 16,
         };
         self.round_trip_ns.store(next.max(1), Ordering::Relaxed);
+        self.distance_ns.fetch_min(sample, Ordering::Relaxed);
+    }
+
+    /// The first round trip of a new connection.
+    pub(crate) fn note_first_round_trip(&self, sample: Duration) {
+        self.distance_ns.store(u64::MAX, Ordering::Relaxed);
+        self.note_round_trip(sample);
+    }
+
+    /// The time until an answer of a server that is not busy.
+    pub(crate) fn distance(&self) -> Duration {
+        Duration::from_nanos(self.distance_ns.load(Ordering::Relaxed))
     }
 
     /// Why this command cannot be sent now, if so.
@@ -253,7 +270,7 @@ impl Node for Arc<Link> {
     fn flush(&self) {
         let mut outbox = self.outbox();
         let waker = outbox.monitor();
-        let flush = outbox.flush();
+        let flush = outbox.flush(self.distance());
         drop(outbox);
         // Without the mutex: the driver needs it at once.
         wake(waker);

@@ -9,6 +9,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use quorate_core::{
@@ -299,12 +300,23 @@ impl Outbox {
         self.has_work
     }
 
+    /// Whether the server has enough to do until its next answer arrives. The driver handles that
+    /// answer and takes all waiting requests then, in one batch, so nobody needs to wake it.
+    fn is_supplied(&self, distance: Duration) -> bool {
+        let calls = distance.as_micros() / CALL_TIME.as_micros();
+        let written = self.unanswered.len().saturating_sub(self.gathered);
+        written > WRITE_NOW_MAX && written as u128 >= calls
+    }
+
     /// What a caller that has queued or left requests must do without the mutex.
-    pub(crate) fn flush(&mut self) -> Flush {
+    pub(crate) fn flush(&mut self, distance: Duration) -> Flush {
         let is_busy = self.has_work || self.unanswered.len() > WRITE_NOW_MAX;
         if self.bytes.is_empty() && !self.has_work {
             Flush::Done
         } else if is_busy && !std::mem::take(&mut self.is_gathered) {
+            if self.is_supplied(distance) {
+                return Flush::Done;
+            }
             // A task that writes now sends what was queued. If no task writes, the driver must.
             self.driver.take_if(|_| self.writer.is_some()).map_or(Flush::Done, Flush::Wake)
         } else {
@@ -332,7 +344,7 @@ impl Outbox {
     }
 
     /// Returns the writer. The result is true if there is more to write.
-    pub(crate) fn give_back(&mut self, writing: Writing) -> bool {
+    pub(crate) fn give_back(&mut self, writing: Writing, distance: Duration) -> bool {
         if writing.generation != self.generation {
             return false;
         }
@@ -347,7 +359,8 @@ impl Outbox {
             self.bytes = bytes;
         }
         // A caller that left work in the meantime could not wake the driver.
-        self.has_work || !self.bytes.is_empty() || self.is_unflushed
+        let is_work_due = self.has_work && !self.is_supplied(distance);
+        is_work_due || !self.bytes.is_empty() || self.is_unflushed
     }
 
     /// Makes the driver detect silence. Returns its waker if it must be woken for that, without the
@@ -412,6 +425,10 @@ impl Writing {
 /// that the link is busy, and batching pays.
 const WRITE_NOW_MAX: usize = 2;
 
+/// About what a server needs to execute a full batch. A distant server gets as many calls as it can
+/// execute while an answer travels, so that it does not wait for the next one.
+const CALL_TIME: Duration = Duration::from_micros(100);
+
 /// A caller that finds a whole batch waiting writes it, although the link is busy: waking the
 /// driver would cost a switch to another thread.
 const GATHERED_MIN: usize = BATCH_MAX;
@@ -420,70 +437,4 @@ const GATHERED_MIN: usize = BATCH_MAX;
 const BYTES_KEPT_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
-mod tests {
-    use quorate_core::name::Name;
-
-    use super::*;
-    use crate::node::Inbox;
-
-    #[derive(Debug)]
-    struct Ignored;
-
-    impl Inbox for Ignored {
-        fn handle_answer(
-            self: Arc<Self>,
-            _node: usize,
-            _command: Command,
-            _answer: Result<Reply, NodeError>,
-            _now: Moment,
-        ) {
-        }
-    }
-
-    fn open(outbox: &mut Outbox) {
-        let (writer, scripts) = (tokio::io::sink(), Scripts::new("quorate:".into()));
-        let terms = (Session::UNSET, SessionTerms::without_membership(0));
-        outbox.open(Writer(Box::new(writer)), scripts, terms, Phase::Up, Moment::ZERO);
-    }
-
-    fn push(outbox: &mut Outbox) {
-        let command = Command::ReadKey { name: Name::parse("a", "").expect("valid") };
-        outbox.push(Request::to_inbox(command, 0, Arc::new(Ignored)), Moment::ZERO);
-    }
-
-    /// The driver is not woken while another task writes.
-    #[test]
-    fn work_left_during_a_write_is_sent() {
-        let mut outbox = Outbox::new("quorate:".into(), Moment::ZERO);
-        open(&mut outbox);
-        assert!(!outbox.leave_work(1), "the link is idle");
-        (0..3).for_each(|_| push(&mut outbox));
-        let mut writing = outbox.take_to_write().expect("there are three");
-        assert!(outbox.leave_work(1), "three answers are due");
-        assert!(matches!(outbox.flush(), Flush::Done), "another task writes");
-        assert!(writing.poll(&mut Context::from_waker(Waker::noop())).is_ready());
-        assert!(outbox.give_back(writing), "the writer takes the work that was left");
-    }
-
-    /// Two concurrent callers must not each leave the writing to the other.
-    #[test]
-    fn unwritten_requests_are_not_waited_for() {
-        let mut outbox = Outbox::new("quorate:".into(), Moment::ZERO);
-        open(&mut outbox);
-        push(&mut outbox);
-        assert!(!outbox.is_answer_due());
-        push(&mut outbox);
-        assert!(!outbox.is_answer_due(), "neither is written");
-        let writing = outbox.take_to_write().expect("there are two");
-        assert!(outbox.is_answer_due(), "they are being written");
-        push(&mut outbox);
-        assert!(outbox.is_answer_due());
-        assert!(outbox.give_back(writing), "the third is not written");
-        outbox.unanswered.drain(..2);
-        assert!(!outbox.is_answer_due(), "both are answered");
-        outbox.close(Phase::Closed);
-        open(&mut outbox);
-        push(&mut outbox);
-        assert!(!outbox.is_answer_due(), "on a new connection nothing is written");
-    }
-}
+mod tests;
