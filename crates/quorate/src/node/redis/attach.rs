@@ -34,13 +34,11 @@ pub(crate) async fn attach(
     let mut replies = Replies::new(stream, &link.target);
     let mut asked_at = around.clock.now();
     let Server { run_id, mut scripts, time_us } = handshake(&mut replies, around).await?;
-    if around.is_read_only {
-        // New nodes have no ids yet by which two of them could be recognized as the same.
-        around.identities.claim(link.number, &run_id, &link.target.label)?;
-    }
+    // Before the membership handshake: a node in quarantine that is the same server as another one
+    // is a mistake in the settings, and waiting does not help.
+    around.identities.claim(link.number, &run_id, &link.target.label)?;
     let prefix = &around.prefix;
     let voting = link.membership.join(&mut Candidate { replies: &mut replies, prefix }).await?;
-    around.identities.claim(link.number, &run_id, &link.target.label)?;
     let mut session_time_us = None;
     if around.has_sessions {
         asked_at = around.clock.now();

@@ -127,10 +127,9 @@ impl Link {
     /// Answers all unanswered requests with `node_error`. The link is down or closed.
     pub(crate) fn fail(&self, phase: Phase, node_error: &NodeError) {
         let abandoned = self.outbox().close(phase);
-        // For read-only clients, only the run id shows that two nodes are the same server.
-        let is_kept =
-            self.context.is_read_only && matches!(node_error, NodeError::Quarantined { .. });
-        if !is_kept {
+        // A quarantined node keeps its server: only the run id shows that two new nodes are the
+        // same one.
+        if !matches!(node_error, NodeError::Quarantined { .. }) {
             self.context.identities.release(self.number);
         }
         self.tell(&Event::NodeDown { node: &self.target.label, node_error });
