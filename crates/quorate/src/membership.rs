@@ -20,7 +20,10 @@ pub(crate) use self::{
     retry::{DELAY_MIN, Retry},
     shared::{Acting, Settings, SharedMembership},
 };
-use crate::error::{NodeError, QuarantineCause};
+use crate::{
+    error::{NodeError, QuarantineCause},
+    node_error::votes_in,
+};
 use quorate_core::membership::Disagreement;
 use std::time::Duration;
 
@@ -36,9 +39,33 @@ pub(crate) fn differs_by(differs: &Disagreement) -> NodeError {
     }
 }
 
+/// The error of a node that is in quarantine for `left_ms` more. It recovers after that, before it
+/// votes.
 fn quarantined(why: &str, left_ms: u64, cause: QuarantineCause) -> NodeError {
-    NodeError::Quarantined { left: Duration::from_millis(left_ms), why: why.to_owned(), cause }
+    let left = match cause {
+        QuarantineCause::New | QuarantineCause::Forgotten => votes_in(left_ms),
+        QuarantineCause::SetChanged | QuarantineCause::Recovering => Duration::from_millis(left_ms),
+    };
+    NodeError::Quarantined { left, why: why.to_owned(), cause }
 }
 
 /// A node does not adopt another config until the clients of the one before the last have expired.
 pub(crate) const CHANGED_LATELY: &str = "the set of nodes was changed a short while ago";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All reports count down to the same moment, also while the node recovers.
+    #[test]
+    fn remaining_time_includes_the_recovery_once() {
+        let left = |cause| match quarantined("", 1_000, cause) {
+            NodeError::Quarantined { left, .. } => left.as_millis(),
+            error => panic!("{error}"),
+        };
+        assert_eq!(left(QuarantineCause::New), 6_000);
+        assert_eq!(left(QuarantineCause::Forgotten), 6_000);
+        assert_eq!(left(QuarantineCause::SetChanged), 1_000);
+        assert_eq!(left(QuarantineCause::Recovering), 1_000);
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use quorate_core::{quorum::Vote, time_text::TimeText};
+use quorate_core::{membership::SESSION_LIFE_MS, quorum::Vote, time_text::TimeText};
 use thiserror::Error;
 
 /// What one node answered in one round, or what is wrong with it when the report is made.
@@ -170,7 +170,8 @@ pub enum NodeError {
     /// The server may have forgotten locks, and does not vote until these have expired.
     #[error("in quarantine for {} more: {why}", TimeText(*left))]
     Quarantined {
-        /// The remaining time.
+        /// The time until the server votes. It includes the time in which holders renew their
+        /// leases first.
         left: Duration,
         /// Why the server may have forgotten locks.
         why: String,
@@ -346,6 +347,12 @@ impl NodeError {
     pub(crate) const fn is_denial(&self) -> bool {
         matches!(self, Self::Auth(_) | Self::NoPermission(_))
     }
+}
+
+/// How long it takes until a node votes that is in quarantine for `left_ms` more: it recovers after
+/// that.
+pub(crate) const fn votes_in(left_ms: u64) -> Duration {
+    Duration::from_millis(left_ms.saturating_add(SESSION_LIFE_MS))
 }
 
 /// A server's text, safe for a log: no control characters, and limited to whole sentences.

@@ -156,7 +156,7 @@ pub struct Quarantine {
 pub enum Reason {
     /// It has no record: it is new, or was flushed, or is another server.
     Unknown,
-    /// The record is of another server or of an earlier run.
+    /// The record is of another server, of an earlier run, or of another replication history.
     OtherRun,
     /// The record is older than an earlier report of the node.
     RolledBack,
@@ -191,7 +191,9 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unknown => "it knows nothing of earlier locks",
-            Self::OtherRun => "it was restarted, or has another server's data",
+            Self::OtherRun => {
+                "it was restarted, its replication changed, or it has another server's data"
+            }
             Self::RolledBack => "its data is older than what it has reported before",
             Self::ClockStepped => "its clock was set forward",
         })

@@ -10,6 +10,7 @@ use std::{fmt, time::Duration};
 use quorate_core::{
     membership::{AgreedConfig, Opinion, PlanError},
     quorum::majority,
+    time_text::TimeText,
 };
 
 use self::known::{Known, check_admissible};
@@ -319,7 +320,7 @@ pub struct NodesChanged {
     pub change: u64,
     /// The addresses of the nodes.
     pub nodes: Vec<String>,
-    /// How long the new node does not vote yet, if there is one.
+    /// The time until the new node votes, if there is one.
     pub joins_in: Option<Duration>,
     /// True if clients with the previous list are still accepted.
     pub is_open: bool,
@@ -336,7 +337,7 @@ impl fmt::Display for NodesChanged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "change {}: the nodes are {}", self.change, self.nodes.join(", "))?;
         if let Some(left) = self.joins_in {
-            write!(f, "; the new one votes in {left:.1?}")?;
+            write!(f, "; the new one votes in {}", TimeText(left))?;
         }
         if self.is_open {
             f.write_str("; clients with the old list are admitted until this is called again")?;

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use quorate_core::{membership::SESSION_LIFE_MS, quorum::majority, time_text::TimeText};
+use quorate_core::{quorum::majority, time_text::TimeText};
 
 use super::{NodeAnswer, NodeError, NodeReport, QuarantineCause};
 
@@ -82,10 +82,7 @@ impl fmt::Display for QuarantineNotice {
 /// When the node votes, if it is in quarantine.
 fn votes_in(report: &NodeReport) -> Option<Duration> {
     match &report.answer {
-        NodeAnswer::NodeError(NodeError::Quarantined { left, cause, .. }) => Some(match cause {
-            QuarantineCause::New | QuarantineCause::Forgotten => left.saturating_add(RECOVERY),
-            QuarantineCause::SetChanged | QuarantineCause::Recovering => *left,
-        }),
+        NodeAnswer::NodeError(NodeError::Quarantined { left, .. }) => Some(*left),
         _ => None,
     }
 }
@@ -97,9 +94,6 @@ fn is_new(report: &NodeReport) -> bool {
     };
     cause == Some(QuarantineCause::New)
 }
-
-/// How long a node recovers after its quarantine.
-const RECOVERY: Duration = Duration::from_millis(SESSION_LIFE_MS);
 
 #[cfg(test)]
 mod tests {
@@ -121,12 +115,12 @@ mod tests {
     fn admission_is_suggested_if_all_nodes_are_new() {
         let new = |seconds| quarantined(QuarantineCause::New, seconds);
         let down = || NodeAnswer::NodeError(NodeError::ConnectionRefused);
-        assert_eq!(notice([new(60), new(68), new(64)]), Some((69, true)));
-        assert_eq!(notice([new(60), new(68), down()]), Some((73, false)));
-        assert_eq!(notice([new(60), NodeAnswer::Attached, down()]), Some((65, false)));
+        assert_eq!(notice([new(60), new(68), new(64)]), Some((64, true)));
+        assert_eq!(notice([new(60), new(68), down()]), Some((68, false)));
+        assert_eq!(notice([new(60), NodeAnswer::Attached, down()]), Some((60, false)));
         let forgotten = quarantined(QuarantineCause::Forgotten, 7);
-        assert_eq!(notice([new(60), new(68), forgotten]), Some((65, false)));
-        assert_eq!(notice([new(60)]), Some((65, true)));
+        assert_eq!(notice([new(60), new(68), forgotten]), Some((60, false)));
+        assert_eq!(notice([new(60)]), Some((60, true)));
     }
 
     #[test]
@@ -136,12 +130,5 @@ mod tests {
         assert_eq!(notice([NodeAnswer::Attached, NodeAnswer::Attached, new()]), None);
         assert_eq!(notice([down(), down(), new()]), None);
         assert_eq!(notice([down(), down(), down()]), None);
-    }
-
-    /// The remaining time of a node that recovers includes the recovery.
-    #[test]
-    fn recovery_counts_once() {
-        let recovering = || quarantined(QuarantineCause::Recovering, 4);
-        assert_eq!(notice([recovering(), recovering(), recovering()]), Some((4, false)));
     }
 }

@@ -36,7 +36,7 @@ impl<'a> Retry<'a> {
         self.rechecks = self.link.shared.as_ref().map(|it| it.rechecks());
     }
 
-    /// Until when the node is in quarantine, if an attempt found a quarantine that has begun.
+    /// When the node votes, if an attempt found a quarantine that has begun.
     pub(crate) fn quarantined_until(&self, found: &NodeError, now: Moment) -> Option<Moment> {
         let NodeError::Quarantined { left, why, .. } = found else { return None };
         let has_begun =
@@ -49,9 +49,11 @@ impl<'a> Retry<'a> {
 
     /// How long to wait after an attempt: always, and then until a recheck is requested.
     pub(crate) fn pauses(&self, delay: Duration, found: &NodeError) -> (Duration, Duration) {
-        let is_placed = || self.link.shared.as_ref().is_some_and(|it| it.is_placed(self.link.node));
+        let left = || self.link.shared.as_ref()?.quarantine_left(self.link.node);
         match found {
-            NodeError::Quarantined { left, .. } if is_placed() => pauses(delay, *left),
+            NodeError::Quarantined { .. } => {
+                left().map_or((delay, Duration::ZERO), |left| pauses(delay, left))
+            }
             _ => (delay, Duration::ZERO),
         }
     }

@@ -15,7 +15,7 @@ use quorate_core::{
 };
 
 use super::version::{Version, Watch};
-use crate::{clock::Clock, nonces::Nonces};
+use crate::{clock::Clock, node_error::votes_in, nonces::Nonces};
 
 /// One view for all links of a client.
 #[derive(Debug)]
@@ -128,13 +128,15 @@ impl SharedMembership {
         self.urgent_rechecks.watch()
     }
 
-    /// Whether the node has its place in the set and only waits for the end of its quarantine.
-    pub(super) fn is_placed(&self, node: usize) -> bool {
+    /// The rest of its quarantine, without the recovery, if the node has its place in the set and
+    /// only waits for that.
+    pub(super) fn quarantine_left(&self, node: usize) -> Option<Duration> {
         let state = self.lock();
         let change = |config: Option<&AgreedConfig>| config.map(|config| config.change);
         let agreed = change(state.view.config());
-        let info = state.info(node).filter(|info| info.is_waiting());
-        info.is_some_and(|info| change(info.config.as_ref()) == agreed)
+        let info = state.info(node).filter(|info| info.is_waiting())?;
+        let is_placed = change(info.config.as_ref()) == agreed;
+        info.quarantine.filter(|_| is_placed).map(|it| Duration::from_millis(it.left_ms))
     }
 
     /// Whether nodes must not be changed.
@@ -186,8 +188,8 @@ impl SharedMembership {
             && state.view.nodes().all(|(label, _)| config.members.at(label).is_some())
     }
 
-    /// Whether enough nodes have adopted the config, and if so, for how long a new node does not
-    /// vote.
+    /// Whether enough nodes have adopted the config, and if so, how long it takes until a new node
+    /// votes.
     #[expect(clippy::option_option, reason = "not agreed, or no new node")]
     pub(crate) fn agreed(&self, config: &AgreedConfig) -> Option<Option<Duration>> {
         let state = self.lock();
@@ -196,7 +198,7 @@ impl SharedMembership {
         let placed = adopters().filter(|info| info.is_placed());
         let quorum = config.lists().map(Members::len).map(majority).max().unwrap_or(0);
         let newcomer = adopters().find(|info| config.newcomer == Some(info.id) && info.is_enrolled);
-        let left = |info: &NodeInfo| info.quarantine.map(|it| Duration::from_millis(it.left_ms));
+        let left = |info: &NodeInfo| info.quarantine.map(|it| votes_in(it.left_ms));
         let is_joined = config.newcomer.is_none() || newcomer.is_some();
         (placed.count() >= quorum && is_joined).then(|| newcomer.and_then(left))
     }

@@ -74,7 +74,7 @@ pub(crate) enum Phase {
         until: Moment,
     },
     Down(NodeError),
-    /// In quarantine until then.
+    /// In quarantine. It votes at that time.
     Quarantined {
         until: Moment,
         found: NodeError,

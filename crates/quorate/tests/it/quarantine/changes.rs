@@ -17,7 +17,7 @@ use quorate_testkit::{
 use tokio::task::JoinHandle;
 
 use super::fixture::{
-    GUARD, MAX_TTL, is_attached, quarantined, settings, wait_for_vote, wait_until,
+    GUARD, MAX_TTL, RECOVERY, is_attached, quarantined, settings, wait_for_vote, wait_until,
 };
 use crate::conformance::fixture::PATIENCE;
 
@@ -31,7 +31,7 @@ async fn killed_node_is_replaced_under_load() {
     let changed = operator.change_nodes().await.expect("two of three answer");
     assert_eq!((changed.change, changed.is_open), (2, false), "{changed}");
     let left = changed.joins_in.expect("it is new");
-    assert!(left <= GUARD && left > GUARD / 2, "{left:?}");
+    assert!(left <= GUARD + RECOVERY && left > GUARD, "{left:?}");
     // A client with the new addresses takes part at once, and a client with the old ones still
     // does.
     let new = client(&servers, &[0, 1, 3]);

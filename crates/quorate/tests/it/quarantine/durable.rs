@@ -128,4 +128,4 @@ fn field(server: &Server, name: &str) -> String {
 }
 
 const NODE: usize = 1;
-const OTHER: &str = "it was restarted, or has another server's data";
+const OTHER: &str = "it was restarted, its replication changed, or it has another server's data";

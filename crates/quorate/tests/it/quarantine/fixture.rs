@@ -138,3 +138,7 @@ pub(crate) const MAX_TTL: Duration = Duration::from_millis(1_000);
 
 /// As documented: 2 % and 2 s more than the longest ttl, and the lifetime of a session.
 pub(crate) const GUARD: Duration = Duration::from_millis(1_000 + 20 + 2_000 + 5_000);
+
+/// How long a node recovers after its quarantine. For this time holders find the node before it is
+/// asked for locks.
+pub(crate) const RECOVERY: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quorate_testkit::{Proxy, Server, ServerBuilder, eventually, history::Moment, redis::cmd};
 
 use super::fixture::{
-    Fixture, GUARD, MAX_TTL, is_attached, quarantined, wait_for_vote, wait_until,
+    Fixture, GUARD, MAX_TTL, RECOVERY, is_attached, quarantined, wait_for_vote, wait_until,
 };
 use crate::conformance::fixture::PATIENCE;
 
@@ -88,7 +88,7 @@ async fn forget_as(
         quarantined(&nodes[NODE]).is_some_and(|(left, told)| {
             // Until it has its place, that is reported as well.
             assert!(told.starts_with(why), "{told}");
-            left > GUARD / 2 && left <= GUARD
+            left > GUARD / 2 && left <= GUARD + RECOVERY
         })
     });
     let seen = started.elapsed();
@@ -132,10 +132,7 @@ pub(super) fn copy_by_replication(server: &Server, source: &Server) {
 const NODE: usize = 1;
 
 const NEW: &str = "it knows nothing of earlier locks";
-const OTHER: &str = "it was restarted, or has another server's data";
-
-/// For this time holders find the node before it is asked for locks.
-const RECOVERY: Duration = Duration::from_secs(5);
+const OTHER: &str = "it was restarted, its replication changed, or it has another server's data";
 
 /// A quarantine ends with the next check of it, which may be late on a busy machine.
 const LATE: Duration = Duration::from_secs(4);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use quorate::error::{AdmitError, ConnectError, LockError, NodeReport};
 use quorate_testkit::{Proxy, Server, redis::cmd};
 
-use super::fixture::{Fixture, GUARD, is_attached, quarantined, settings, wait_until};
+use super::fixture::{Fixture, GUARD, RECOVERY, is_attached, quarantined, settings, wait_until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn new_servers_vote_after_their_quarantine() {
@@ -25,7 +25,7 @@ async fn new_servers_vote_after_their_quarantine() {
     let Err(LockError::NoQuorum { nodes, .. }) = tried else { panic!("{tried:?}") };
     for node in &nodes {
         let (left, why) = quarantined(node).expect("it says how long");
-        assert!(left <= GUARD && left > GUARD / 2, "{left:?}");
+        assert!(left <= GUARD + RECOVERY && left > GUARD / 2, "{left:?}");
         assert!(why.starts_with("it knows nothing of earlier locks"), "{why}");
     }
     // A waiter waits for the end of the quarantine.
@@ -80,7 +80,7 @@ async fn only_new_servers_are_admitted() {
     wait_until(&client, "all have their places", |nodes| nodes.iter().all(has_place));
     servers[1].restart();
     let error = client.admit().await.expect_err("one is not new");
-    let why = "it was restarted, or has another server's data".into();
+    let why = "it was restarted, its replication changed, or it has another server's data".into();
     assert_eq!(error, AdmitError::NotNew { node: servers[1].url(), why });
     wait_until(&client, "none votes", |nodes| nodes.iter().all(|it| quarantined(it).is_some()));
 }

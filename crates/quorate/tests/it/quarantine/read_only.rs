@@ -68,7 +68,7 @@ async fn refused_admission_changes_no_node() {
 
     servers[1].restart();
     let error = refused(urls()).await;
-    let why = "it was restarted, or has another server's data".into();
+    let why = "it was restarted, its replication changed, or it has another server's data".into();
     assert_eq!(error, AdmitError::NotNew { node: servers[1].url(), why });
 }
 
