@@ -56,12 +56,20 @@ impl Target {
             false if text.starts_with('/') => {
                 return Err(format!("write unix://{}", masked_address(text)));
             }
-            false if is_scheme_without_slashes(text) => {
+            false if is_incomplete_scheme(text) => {
                 return Err(format!("the scheme is followed by '://'; write {EXAMPLE}"));
             }
             false => Cow::Owned(format!("redis://{text}")),
         };
-        let url = Url::parse(&with_scheme).map_err(|error| format!("{error}; write {EXAMPLE}"))?;
+        if let Some(special) = special_in_login(&with_scheme) {
+            let code = u32::from(special);
+            return Err(format!("the user or password contains '{special}': write '%{code:02X}'"));
+        }
+        let invalid = |error| match text.contains(' ') {
+            true => format!("{error}; it contains a space: separate addresses by commas"),
+            false => format!("{error}; write {EXAMPLE}{}", with_special_characters(text)),
+        };
+        let url = Url::parse(&with_scheme).map_err(invalid)?;
         if url.fragment().is_some() {
             return Err("a part after '#' is not supported (write '%23' in a password)".into());
         }
@@ -140,17 +148,37 @@ impl Target {
         label: String,
     ) -> Result<Self, String> {
         if user.is_some() && password.is_none() {
-            return Err("there is a user, but no password".into());
+            let text = "there is a user, but no password: write redis://USER:PASSWORD@HOST";
+            return Err(format!("{text} ({SPECIAL_CHARACTERS})"));
         }
         Ok(Self { endpoint, user, password: password.map(Secret), database, is_tls: false, label })
     }
 }
 
-/// Whether `//` is missing. A host may have the name of a scheme: `redis:6379` is one.
-fn is_scheme_without_slashes(text: &str) -> bool {
-    text.split_once(':').is_some_and(|(scheme, rest)| {
-        SCHEMES.contains(&scheme) && !rest.starts_with(|c: char| c.is_ascii_digit())
-    })
+/// Whether the `:` or the `//` after a scheme is missing. A host may have the name of a scheme:
+/// `redis:6379` is one.
+fn is_incomplete_scheme(text: &str) -> bool {
+    let is_scheme = |scheme: &&str| {
+        let Some(rest) = text.strip_prefix(scheme) else { return false };
+        let is_port = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+        rest.starts_with("//") || rest.strip_prefix(':').is_some_and(|rest| !is_port(rest))
+    };
+    SCHEMES.iter().any(is_scheme)
+}
+
+/// The first character in the user or password of a TCP address that ends the host elsewhere.
+fn special_in_login(text: &str) -> Option<char> {
+    let (scheme, rest) = text.split_once("://")?;
+    let is_tcp = SCHEMES.contains(&scheme) && !scheme.ends_with("unix");
+    let login = &rest[..rest.rfind('@').filter(|_| is_tcp)?];
+    login.chars().find(|c| matches!(c, '/' | '?' | '#'))
+}
+
+/// What may be wrong with an address that may contain a password, or a part of one.
+fn with_special_characters(text: &str) -> String {
+    let is_port = |port: &str| port.bytes().all(|c| c.is_ascii_digit());
+    let is_cut = text.rsplit_once(':').is_some_and(|(_, port)| !is_port(port));
+    if text.contains('@') || is_cut { format!(" ({SPECIAL_CHARACTERS})") } else { String::new() }
 }
 
 /// The scheme that a misspelled one probably means.
@@ -182,7 +210,9 @@ fn database(digits: &str) -> Result<u32, String> {
 
 fn decode(text: &str) -> Result<String, String> {
     let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
-    decoded.map(Into::into).map_err(|_| "a percent-encoded part is not UTF-8".into())
+    decoded.map(Into::into).map_err(|_| {
+        "a percent-encoded part is not UTF-8 (a '%' in a password is written '%25')".into()
+    })
 }
 
 const SCHEMES: [&str; 7] =
@@ -191,6 +221,8 @@ const SCHEMES: [&str; 7] =
 const SCHEME_DISTANCE_MAX: usize = 2;
 const DEFAULT_PORT: u16 = 6379;
 const EXAMPLE: &str = "redis://HOST:PORT/DB or unix:///path/to/socket";
+const SPECIAL_CHARACTERS: &str =
+    "percent-encode special characters of a password: ',' is '%2C', '/' is '%2F', ':' is '%3A'";
 
 #[cfg(test)]
 mod tests {
@@ -244,6 +276,18 @@ mod tests {
             ("http://h", "unknown scheme; write redis://"),
             ("redisss://h", "unknown scheme; did you mean rediss://?"),
             ("redis:h", "followed by '://'"),
+            ("redis:/h", "followed by '://'"),
+            ("redis//h:1", "followed by '://'"),
+            ("rediss//h", "followed by '://'"),
+            ("redis://h 6379", "separate addresses by commas"),
+            ("redis://a redis://b", "separate addresses by commas"),
+            ("redis://me:a/b@h", "the user or password contains '/': write '%2F'"),
+            ("rediss://me:12?b@h:1/2", "contains '?': write '%3F'"),
+            ("me:a#b@h", "contains '#': write '%23'"),
+            // The start and the end of a list that was divided at a comma in a password.
+            ("redis://me:se", "',' is '%2C'"),
+            ("cret@h:1", "',' is '%2C'"),
+            ("redis://:%ff@h", "'%25'"),
             ("redi://h", "did you mean redis://?"),
             ("valky://h", "did you mean valkey://?"),
             ("localhost:99999", "port"),
