@@ -11,7 +11,8 @@ local function add(...)
   lines[#lines + 1] = table.concat({...}, ' ')
 end
 
-local fields = {'seen', 'seen_wall', 'change', 'max_ttl', 'quarantine_ms', 'doubt'}
+local fields = {'seen', 'seen_wall', 'change', 'origin', 'members', 'before', 'max_ttl',
+  'quarantine_ms', 'doubt'}
 local record = redis.pcall('HMGET', KEYS[1], unpack(fields))
 if record.err then
   return record
@@ -51,7 +52,12 @@ if may('SLOWLOG', 'GET', '128') then
   if not log.err then
     add('log')
     for _, entry in ipairs(log) do
-      add('slow', entry[2], entry[3], string.match(entry[4][1] or '', '^[%w._-]+') or '?')
+      local words, client = entry[4], entry[6] or ''
+      local call = string.upper((words[1] or '') .. ' ' .. (words[2] or ''))
+      -- A client of Quorate loads its scripts once, when it connects.
+      if call ~= 'SCRIPT LOAD' or not string.match(client, '^quorate%-') then
+        add('slow', entry[2], entry[3], string.match(words[1] or '', '^[%w._-]+') or '?')
+      end
     end
   end
 end

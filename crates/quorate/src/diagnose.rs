@@ -21,7 +21,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::error::NodeError;
+use crate::{error::NodeError, node_error::votes_in};
 
 /// What is known of all nodes of a client.
 ///
@@ -65,13 +65,16 @@ pub struct Facts {
 pub struct ServerFacts {
     /// The address, without user and password.
     pub node: String,
+    /// The user that the client logs in as.
+    pub user: String,
     /// Why the server could not be asked, or not everything.
     pub node_error: Option<NodeError>,
     /// The fields of `INFO`.
     pub info: BTreeMap<String, String>,
     /// The values of some settings, if the user may read them.
     pub settings: BTreeMap<String, String>,
-    /// Some fields of the record that the server keeps of itself as a node.
+    /// Some fields of the record that the server keeps of itself as a node. The lists `members` and
+    /// `before` have a line for each node: its name, a space, its address.
     pub record: BTreeMap<String, String>,
     /// The number of keys in its database, without the record.
     pub keys: Option<u64>,
@@ -79,12 +82,33 @@ pub struct ServerFacts {
     pub script_error: Option<NodeError>,
     /// The rights in [`RIGHTS`] that the user lacks. `None` if the server cannot tell.
     pub missing_rights: Option<Vec<&'static Right>>,
-    /// The calls in the server's log of slow calls. `None` if the user may not read it.
+    /// The calls in the server's log of slow calls, without the scripts that clients of Quorate
+    /// load when they connect. `None` if the user may not read it.
     pub slow_calls: Option<Vec<SlowCall>>,
     /// Readings of the server's clock, spread over about a second.
     pub clock: Vec<ClockReading>,
     /// When the first certificate of the server's chain expires, if the connection uses TLS.
     pub certificate_ends: Option<SystemTime>,
+}
+
+impl ServerFacts {
+    /// How long it takes until the node votes again after it was restarted: its quarantine, and the
+    /// time after that in which holders renew their leases. `None` if its record does not tell.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use quorate::diagnose::ServerFacts;
+    ///
+    /// let mut server = ServerFacts::default();
+    /// server.record.insert("quarantine_ms".into(), "68200".into());
+    /// assert_eq!(server.votes_after(), Some(Duration::from_millis(73_200)));
+    /// ```
+    #[must_use]
+    pub fn votes_after(&self) -> Option<Duration> {
+        self.record.get("quarantine_ms")?.parse().ok().map(votes_in)
+    }
 }
 
 /// One reading of a server's clock.

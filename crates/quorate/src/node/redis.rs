@@ -26,7 +26,7 @@ pub use self::tls::Tls;
 pub use self::wire::testing::{Decoded, Wire};
 pub(crate) use self::{
     attach::Identities,
-    diagnose::diagnose,
+    diagnose::{Extent, diagnose},
     drive::drive,
     link::{Link, LinkContext},
     target::Target,

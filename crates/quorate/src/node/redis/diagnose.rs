@@ -17,10 +17,19 @@ use crate::{
     error::NodeError,
 };
 
+/// How much a server is asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Extent {
+    /// Only for its INFO.
+    Info,
+    All,
+}
+
 /// Asks one server. It takes a few seconds at most.
-pub(crate) async fn diagnose(target: Target, around: LinkContext) -> ServerFacts {
-    let mut facts = ServerFacts { node: target.label.clone(), ..ServerFacts::default() };
-    let asked = timeout(PATIENCE, ask(&target, &around, &mut facts)).await;
+pub(crate) async fn diagnose(target: Target, around: LinkContext, extent: Extent) -> ServerFacts {
+    let user = target.user.clone().unwrap_or_else(|| "default".to_owned());
+    let mut facts = ServerFacts { node: target.label.clone(), user, ..ServerFacts::default() };
+    let asked = timeout(PATIENCE, ask(&target, &around, extent, &mut facts)).await;
     facts.node_error = asked.unwrap_or(Err(NodeError::TimedOut)).err();
     facts
 }
@@ -28,6 +37,7 @@ pub(crate) async fn diagnose(target: Target, around: LinkContext) -> ServerFacts
 async fn ask(
     target: &Target,
     around: &LinkContext,
+    extent: Extent,
     facts: &mut ServerFacts,
 ) -> Result<(), NodeError> {
     let mut stream = transport::open(target, around).await?;
@@ -39,6 +49,9 @@ async fn ask(
     replies.ask(&login).await?;
     expect_login(&mut replies).await?;
     facts.info = fields(&replies.expect_text().await?);
+    if extent == Extent::Info {
+        return Ok(());
+    }
     let may_read_settings = run_script(&mut replies, around, facts).await?;
     if may_read_settings {
         read_settings(&mut replies, facts).await?;
