@@ -32,6 +32,9 @@ pub(crate) struct Ls {
     /// write it only when it has changed: one object per line
     #[arg(long)]
     watch: bool,
+    /// Report only errors
+    #[arg(short, long)]
+    quiet: bool,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
@@ -43,6 +46,9 @@ pub(crate) struct Ls {
 pub(crate) struct Show {
     /// Name of the lock, or of the permits
     name: String,
+    /// Report only errors
+    #[arg(short, long)]
+    quiet: bool,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
@@ -51,14 +57,15 @@ pub(crate) struct Show {
 
 impl Ls {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        let client = client(&self.node_args)?;
+        let client = client(&self.node_args, self.quiet)?;
         match self.watch {
             true => watch::run(self, &client),
             false => {
                 let found = progress::during(progress::NODES, || self.find(&client))?;
                 let text = self.text(&found);
                 if self.is_empty(&found) {
-                    Reporter::default().warn("no locks: try `quorate run demo -- sleep 30`");
+                    Reporter::of_quiet(self.quiet)
+                        .warn("no locks: try `quorate run demo -- sleep 30`");
                 } else if !text.is_empty() {
                     print(&text)?;
                 }
@@ -110,7 +117,7 @@ fn check_complete(found: &LockPage) -> Result<(), Failure> {
 
 impl Show {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        let client = client(&self.node_args)?;
+        let client = client(&self.node_args, self.quiet)?;
         let (report, permits) = progress::during(progress::NODES, || self.find(&client))?;
         self.show(&report, permits.as_ref())?;
         check_known(&report)?;
@@ -178,9 +185,10 @@ fn numbered(waiters: &[String], total: u64) -> Vec<String> {
     waiters.iter().enumerate().map(line).chain(more).collect()
 }
 
-fn client(node_args: &NodeArgs) -> Result<Client, Failure> {
-    let settings = node_args.settings()?;
-    settings.warn(&Reporter::default());
+fn client(node_args: &NodeArgs, is_quiet: bool) -> Result<Client, Failure> {
+    let (settings, reporter) = (node_args.settings()?, Reporter::of_quiet(is_quiet));
+    settings.warn(&reporter);
+    settings.note_local_inspection(&reporter);
     // Reading writes nothing to the nodes. A node that does not vote yet is not asked about locks.
     let client = settings.builder()?.read_only().build()?;
     Client::try_from(client).map_err(|error| Failure::system("cannot wait for nodes", error))

@@ -20,7 +20,8 @@ pub(crate) fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
         let started = Instant::now();
         let shower = thread::Builder::new().spawn_scoped(scope, move || {
             while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                reporter.status(&format!("{what} for {}", time::shown(started.elapsed())));
+                let text = format!("{what} for {}", time::shown(started.elapsed()));
+                reporter.status_of([text, what.to_owned()]);
             }
             reporter.status("");
         });

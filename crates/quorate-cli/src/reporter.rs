@@ -3,6 +3,7 @@
 use std::{
     ffi::OsStr,
     io::{self, IsTerminal as _, Write as _},
+    os::fd::AsFd,
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -36,6 +37,11 @@ enum LogFormat {
 }
 
 impl Reporter {
+    /// The reporter of a command whose only setting for messages is `--quiet`.
+    pub(crate) fn of_quiet(quiet: bool) -> Self {
+        Self { quiet, ..Self::default() }
+    }
+
     /// The name of the format, for another process of this program.
     pub(crate) const fn format_name(&self) -> &'static str {
         match self.log_format {
@@ -104,13 +110,19 @@ impl Reporter {
     /// Replaces the last status line on an interactive terminal, and is never wider than that. An
     /// empty text only clears it. Output of other programs stays.
     pub(crate) fn status(&self, text: &str) {
+        self.status_of([text.to_owned()]);
+    }
+
+    /// The same with the first of several texts that fits into the terminal.
+    pub(crate) fn status_of(&self, texts: impl IntoIterator<Item = String>) {
         if !self.is_interactive() {
             return;
         }
+        let text = first_fitting(texts, columns());
         let is_shown = IS_STATUS_SHOWN.swap(!text.is_empty(), Ordering::Relaxed);
         if is_shown || !text.is_empty() {
             // Losing the terminal is not an error.
-            let _ = write!(io::stderr(), "\r\x1b[2K{}", fitting(text, columns()));
+            let _ = write!(io::stderr(), "\r\x1b[2K{text}");
         }
     }
 
@@ -126,24 +138,48 @@ impl Reporter {
     }
 }
 
-/// The width of the terminal.
+/// The width of the terminal that shows standard error.
 pub(crate) fn columns() -> usize {
-    let size = termios::tcgetwinsize(io::stderr());
+    columns_of(io::stderr())
+}
+
+/// The width of the terminal that shows this output.
+pub(crate) fn columns_of(output: impl AsFd) -> usize {
+    let size = termios::tcgetwinsize(output);
     size.ok().map(|size| size.ws_col.into()).filter(|columns| *columns > 0).unwrap_or(COLUMNS)
+}
+
+/// The first of these texts that fits into a line, or the start of the last one.
+pub(crate) fn first_fitting(texts: impl IntoIterator<Item = String>, columns: usize) -> String {
+    let mut last = String::new();
+    for text in texts {
+        if width(&text) < columns {
+            return text;
+        }
+        last = text;
+    }
+    fitting(&last, columns)
+}
+
+/// A character outside of ASCII takes up to two columns.
+fn width(text: &str) -> usize {
+    text.chars().map(char_width).sum()
+}
+
+const fn char_width(c: char) -> usize {
+    if c.is_ascii() { 1 } else { 2 }
 }
 
 /// The start of a text that fits into a line. The last column stays empty: some terminals go on to
 /// the next line when it is written.
 pub(crate) fn fitting(text: &str, columns: usize) -> String {
-    // A character outside of ASCII takes up to two columns.
-    let width = |c: char| if c.is_ascii() { 1 } else { 2 };
     let room = columns.saturating_sub(1);
-    if text.chars().map(width).sum::<usize>() <= room {
+    if width(text) <= room {
         return text.to_owned();
     }
     let mut left = room.saturating_sub(DOTS.len());
     let fits = |c: &char| {
-        let rest = left.checked_sub(width(*c));
+        let rest = left.checked_sub(char_width(*c));
         left = rest.unwrap_or(0);
         rest.is_some()
     };
@@ -162,6 +198,14 @@ static IS_STATUS_SHOWN: AtomicBool = AtomicBool::new(false);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shorter_text_replaces_a_text_that_does_not_fit() {
+        let texts = || ["123456789".to_owned(), "12345".to_owned()];
+        assert_eq!(first_fitting(texts(), 10), "123456789");
+        assert_eq!(first_fitting(texts(), 9), "12345");
+        assert_eq!(first_fitting(texts(), 5), "1...");
+    }
 
     #[test]
     fn status_lines_are_narrower_than_the_terminal() {

@@ -324,6 +324,14 @@ impl Settings {
         }
     }
 
+    /// Reports, to people who watch, that only locks of this machine are shown because no nodes are
+    /// configured.
+    pub(crate) fn note_local_inspection(&self, reporter: &Reporter) {
+        if self.is_local_by_default() {
+            reporter.note("no nodes are configured: only locks of this machine are shown");
+        }
+    }
+
     /// The name of the holder, if it is set.
     pub(crate) fn who(&self) -> Option<&str> {
         self.who.value.as_deref()

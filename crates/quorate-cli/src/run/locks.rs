@@ -135,7 +135,9 @@ impl Locks {
                     let why = lost.reason;
                     reporter.error(&format!("{name:?} was lost while the command ran: {why}"));
                 }
-                Err(error) => reporter.warn(&format!("{name:?} expires after its ttl: {error}")),
+                Err(error) => reporter.warn(&format!(
+                    "the release failed, so the lock expires after its ttl: {error}"
+                )),
             }
         }
         // Each guard has reported the failure of its own release.

@@ -16,7 +16,7 @@ use super::request::{Mode, Request};
 use crate::{
     exit::{Failure, check_distinct, majority},
     inspect::{holders, redact_foreign_holders},
-    reporter::{Reporter, columns, fitting},
+    reporter::{Reporter, columns, first_fitting, fitting},
     time,
 };
 
@@ -103,7 +103,7 @@ impl WaitStatus {
             self.holder.replace(holders(&report));
         }
         match columns {
-            Some(columns) => fitting_status_line(request, report, columns),
+            Some(columns) => fitting_status_line(request, &report, columns),
             None => status_line(request, &report),
         }
     }
@@ -165,7 +165,8 @@ impl Due {
             if is_news {
                 reporter.warn(&format!("waiting for {all}: {}", obstacle.details));
             }
-            return reporter.status(&format!("waiting for {all}: {}", obstacle.summary));
+            let text = format!("waiting for {all}: {}", obstacle.summary);
+            return reporter.status_of([text, obstacle.summary.clone()]);
         }
         // It can last for a minute, so the first line does not wait for its time.
         if is_news && obstacle.kind == QUARANTINE {
@@ -228,16 +229,27 @@ impl fmt::Display for All<'_> {
     }
 }
 
-/// The status line. If it is too long, the holder is shortened.
-fn fitting_status_line(request: &Request<'_>, mut report: LockReport, columns: usize) -> String {
-    let line = status_line(request, &report);
-    let excess = (line.chars().count() + 1).saturating_sub(columns);
-    if let Some(holder) = report.holder.as_mut().filter(|_| excess > 0) {
+/// The status line. If it is too long, the holder is shortened, and then other parts are left out.
+fn fitting_status_line(request: &Request<'_>, report: &LockReport, columns: usize) -> String {
+    let shortened = |line: &dyn Fn(&LockReport) -> String| {
+        let (text, mut report) = (line(report), report.clone());
+        let excess = (text.chars().count() + 1).saturating_sub(columns);
+        let Some(holder) = report.holder.as_mut().filter(|_| excess > 0) else { return text };
         let room = holder.who.chars().count().saturating_sub(excess).max(WHO_LEN_MIN);
         holder.who = fitting(&holder.who, room + 1);
-        return status_line(request, &report);
+        line(&report)
+    };
+    let state = |report: &LockReport| match request.is_permit() {
+        true => "all in use".to_owned(),
+        false => holders(report).map_or_else(String::new, |holders| format!("held by {holders}")),
+    };
+    let full = shortened(&|report| status_line(request, report));
+    if report.holder.is_none() {
+        return fitting(&full, columns);
     }
-    line
+    let short = shortened(&|report| format!("waiting for {request}, {}", state(report)));
+    let shorter = shortened(&|report| format!("{request}: {}", state(report)));
+    first_fitting([full, short, shorter], columns)
 }
 
 fn status_line(request: &Request<'_>, report: &LockReport) -> String {

@@ -18,6 +18,28 @@ fn local_locks_are_noted_only_for_people() {
 }
 
 #[test]
+fn local_inspection_is_noted_only_for_people() {
+    let fixture = Fixture::without_servers();
+    let note = "no nodes are configured: only locks of this machine are shown";
+    let free = fixture.exec(["show", "x"]).assert_code(0);
+    assert_eq!((free.out().lines().next(), free.err()), (Some("x: free"), ""));
+    assert!(!fixture.exec(["ls"]).assert_code(0).err().contains(note));
+    let quiet = fixture.exec(["ls", "-q"]).assert_code(0);
+    assert_eq!((quiet.out(), quiet.err()), ("", ""));
+    for (args, is_noted) in [
+        ("ls", true),
+        ("show x", true),
+        ("ls -q", false),
+        ("show -q x", false),
+        ("ls --local", false),
+        ("show x --local", false),
+    ] {
+        assert_eq!(Terminal::start(&fixture, args).end().code(), 0);
+        assert_eq!(fixture.read("screen").contains(note), is_noted, "{args}");
+    }
+}
+
+#[test]
 fn quiet_conflicts_are_silent() {
     for fixture in Fixture::of_each_kind() {
         let holder = fixture.hold("x");

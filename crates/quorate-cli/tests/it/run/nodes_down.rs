@@ -42,6 +42,19 @@ fn unresponsive_nodes_are_named_and_the_healthy_one_is_attached() {
     }
 }
 
+/// The command has done its work, so its exit code is passed on.
+#[test]
+fn release_that_fails_is_reported_as_such() {
+    let fixture = Fixture::one();
+    let holder = fixture.hold_with(["--ttl", "60s", "x"], "holder");
+    fixture.servers[0].kill();
+    let ended = holder.close().assert_code(0);
+    let url = fixture.servers[0].url();
+    let text = "quorate: the release failed, so the lock expires after its ttl: no quorum for the \
+                lock \"x\": ";
+    assert!(ended.err().contains(&format!("{text}{url}: ")), "{ended:?}");
+}
+
 /// `-n` does not wait for unreachable nodes: it ends before a wait of seconds that began earlier.
 #[test]
 fn nonblock_does_not_wait_for_nodes_that_are_down() {
