@@ -68,8 +68,9 @@ impl Up {
             let set = Set::new(&program, usize::from(self.nodes.unwrap_or(NODES_DEFAULT)))?;
             let failure = match start_and_admit(folder, &set) {
                 Ok(()) => {
-                    let text = format!("started {}", servers(set.len()));
-                    self.tell(&format!("{text}; `quorate down {}` stops them", self.shown()));
+                    let (text, them) = (servers(set.len()), them(set.len()));
+                    let dir = self.shown();
+                    self.tell(&format!("started {text}; `quorate down {dir}` stops {them}"));
                     return Ok(set);
                 }
                 Err(failure) => failure,
@@ -112,9 +113,13 @@ impl Up {
         }
         let running = all.len() - stopped.len();
         match stopped.len() {
-            0 => self.tell(&format!("{} already run in {}", servers(running), self.shown())),
+            0 => {
+                let (text, verb) = (servers(running), if running == 1 { "runs" } else { "run" });
+                self.tell(&format!("{text} of {} already {verb}", self.shown()));
+            }
             count => {
-                self.tell(&format!("started {} again, with their data", servers(count)));
+                let its = if count == 1 { "its" } else { "their" };
+                self.tell(&format!("started {} again, with {its} data", servers(count)));
                 self.report_quarantine(&set)?;
             }
         }
@@ -132,8 +137,9 @@ impl Up {
         }
         waiting.iter().for_each(|node| self.tell(&node.to_string()));
         let dir = self.shown();
+        let (they, vote) = if waiting.len() == 1 { ("it", "votes") } else { ("they", "vote") };
         self.tell(&format!(
-            "`quorate nodes show` reports when they vote; for new servers, which vote at once: \
+            "`quorate nodes show` reports when {they} {vote}; for new servers, which vote at once: \
              `quorate down --delete {dir}`, then `quorate up {dir}`"
         ));
         Ok(())
@@ -197,6 +203,10 @@ fn stop_all(folder: &Folder, set: &Set) -> Result<usize, Failure> {
 /// The number as text.
 fn servers(count: usize) -> String {
     if count == 1 { "1 server".into() } else { format!("{count} servers") }
+}
+
+const fn them(count: usize) -> &'static str {
+    if count == 1 { "it" } else { "them" }
 }
 
 const NODES_DEFAULT: u8 = 3;

@@ -34,6 +34,10 @@ impl Down {
             let text = format!("`quorate up` has not created {dir}: it has no servers to stop");
             return Err(Failure::new(REFUSED, text));
         };
+        if self.delete {
+            let refused = |it: Failure| Failure { text: it.text + ", and no server stopped", ..it };
+            folder.check_deletable(&set).map_err(refused)?;
+        }
         let text = match stop_all(&folder, &set)? {
             0 => format!("no server of {dir} was running"),
             count => format!("stopped {} of {dir}", servers(count)),

@@ -136,17 +136,21 @@ impl Folder {
         Err(Failure::new(REFUSED, text))
     }
 
-    /// Deletes what `up` and its servers have written, unless there are other files.
-    pub(super) fn empty(&self, set: &Set) -> Result<(), Failure> {
-        let nodes: Vec<PathBuf> = (0..set.len()).map(|at| self.node(at)).collect();
+    /// Fails if there are files that neither `up` nor its servers have written.
+    pub(super) fn check_deletable(&self, set: &Set) -> Result<(), Failure> {
+        let nodes = self.nodes(set);
         let is_ours = |name: &str| {
             name == LIST || nodes.iter().any(|it| it.file_name().is_some_and(|it| it == name))
         };
         self.check_names(&self.path, is_ours)?;
-        for node in nodes.iter().filter(|node| node.symlink_metadata().is_ok()) {
-            self.check_names(node, server::is_name_of_file)?;
-        }
-        for node in nodes.iter().filter(|node| node.symlink_metadata().is_ok()) {
+        let mut present = nodes.iter().filter(|node| node.symlink_metadata().is_ok());
+        present.try_for_each(|node| self.check_names(node, server::is_name_of_file))
+    }
+
+    /// Deletes what `up` and its servers have written, unless there are other files.
+    pub(super) fn empty(&self, set: &Set) -> Result<(), Failure> {
+        self.check_deletable(set)?;
+        for node in self.nodes(set).iter().filter(|node| node.symlink_metadata().is_ok()) {
             fs::remove_dir_all(node).map_err(|error| cannot("delete", node, &error))?;
         }
         // Last: until then, the folder belongs to `up`.
@@ -178,6 +182,10 @@ impl Folder {
         let entries = entries.map_err(|error| cannot("read", path, &error))?;
         let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
         Ok(entries.into_iter().map(name).collect())
+    }
+
+    fn nodes(&self, set: &Set) -> Vec<PathBuf> {
+        (0..set.len()).map(|at| self.node(at)).collect()
     }
 
     fn node(&self, at: usize) -> PathBuf {

@@ -150,26 +150,45 @@ impl Server {
         pid.is_ok_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
     }
 
-    /// Asks what is on its port for the configuration file that it runs with.
+    /// Asks what is on its port for the configuration file that it runs with. A server that is
+    /// about to end closes its connections, so one that does that is asked again.
     pub(super) fn inspect(&self) -> Seen {
+        let deadline = Instant::now() + CLOSES_WITHIN;
+        loop {
+            match self.ask_for_config() {
+                Some(seen) => return seen,
+                None if Instant::now() < deadline => thread::park_timeout(ASK_AGAIN),
+                None => return Seen::Silent("it closes the connection".into()),
+            }
+        }
+    }
+
+    /// `None` if it closes the connection instead of an answer.
+    fn ask_for_config(&self) -> Option<Seen> {
+        let is_closed = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+        };
         let mut connection = match Connection::open(self.address()) {
             Ok(connection) => connection,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Seen::Stopped,
-            Err(error) => return Seen::Silent(error.to_string()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                return Some(Seen::Stopped);
+            }
+            Err(error) if is_closed(&error) => return None,
+            Err(error) => return Some(Seen::Silent(error.to_string())),
         };
         let config = self.config();
         let expected = [b"config_file:", config.as_os_str().as_bytes()].concat();
         match connection.ask("INFO server") {
-            // A server that is about to end closes its connections.
-            Ok(answer) if answer.is_empty() => Seen::Silent("it closes the connection".into()),
+            Ok(answer) if answer.is_empty() => None,
             Ok(answer) => {
                 let mut lines = answer.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
                 match lines.any(|line| line == expected) {
-                    true => Seen::Running(connection),
-                    false => Seen::Other,
+                    true => Some(Seen::Running(connection)),
+                    false => Some(Seen::Other),
                 }
             }
-            Err(error) => Seen::Silent(error.to_string()),
+            Err(error) if is_closed(&error) => None,
+            Err(error) => Some(Seen::Silent(error.to_string())),
         }
     }
 
@@ -313,6 +332,7 @@ const LOG: &str = "server.log";
 const PID: &str = "server.pid";
 
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+const CLOSES_WITHIN: Duration = Duration::from_secs(2);
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 const TAIL_LINES: usize = 5;

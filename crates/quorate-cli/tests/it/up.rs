@@ -66,7 +66,7 @@ fn output_can_be_exported() {
 
 #[test]
 fn restarted_servers_keep_their_data_and_are_not_admitted() {
-    let fixture = Fixture::without_servers();
+    let fixture = Fixture::with(Vec::new(), LONG_QUARANTINE);
     let urls = urls_of(&fixture.exec(["up", "d"]).assert_code(0));
     cmd("SET").arg("key").arg("kept").exec(&mut connection(&urls[1])).expect("it is stored");
     fixture.exec(["down", "d"]).assert_code(0);
@@ -84,7 +84,7 @@ fn restarted_servers_keep_their_data_and_are_not_admitted() {
 /// They look new, but may have granted locks whose holders still work.
 #[test]
 fn servers_that_have_lost_their_data_are_not_admitted() {
-    let fixture = Fixture::without_servers();
+    let fixture = Fixture::with(Vec::new(), LONG_QUARANTINE);
     let urls = urls_of(&fixture.exec(["up", "d"]).assert_code(0));
     fixture.exec(["down", "d"]).assert_code(0);
     for node in ["d/node-1", "d/node-2", "d/node-3"] {
@@ -104,13 +104,18 @@ fn only_stopped_servers_are_started_again() {
     kill(&before[1]);
     // Its data is gone too, as on a new disk.
     fs::remove_dir_all(fixture.path("d/node-2")).expect("it is there");
-    let up = fixture.exec(["up", "d"]).assert_code(0).assert_stderr("started 1 server again");
+    let up = fixture
+        .exec(["up", "d"])
+        .assert_code(0)
+        .assert_stderr("started 1 server again, with its data");
     assert_eq!(urls_of(&up), urls);
+    let up = up.assert_stderr("`quorate nodes show` reports when it votes; ");
+    assert!(!up.err().contains("they"), "{up:?}");
     let after = pids(&fixture);
     assert_eq!([&before[0], &before[2]], [&after[0], &after[2]]);
     let shown = with_nodes(&fixture, &urls, &["nodes", "show"]).assert_code(1);
     assert_eq!(shown.out().matches(": attached\n").count(), 2, "{shown:?}");
-    fixture.exec(["up", "d"]).assert_code(0).assert_stderr("3 servers already run in d");
+    fixture.exec(["up", "d"]).assert_code(0).assert_stderr("3 servers of d already run\n");
     down_and_delete(&fixture, "d");
 }
 
@@ -130,15 +135,18 @@ fn folder_with_other_files_is_refused_and_left_as_it_is() {
 #[test]
 fn data_is_deleted_only_without_other_files() {
     let fixture = Fixture::without_servers();
-    fixture.exec(["up", "--nodes", "2", "d"]).assert_code(0);
+    let urls = urls_of(&fixture.exec(["up", "--nodes", "2", "d"]).assert_code(0));
     for other in ["d/letter", "d/node-2/letter"] {
         fixture.write(other, "dear reader");
         let down = fixture.exec(["down", "--delete", "d"]).assert_code(65);
-        down.assert_stderr(&format!("{other} is not from `quorate up`"));
+        let down = down.assert_stderr(&format!("{other} is not from `quorate up`"));
+        down.assert_stderr("nothing was deleted, and no server stopped");
         assert!(fixture.path("d/node-1/server.conf").exists());
+        urls.iter().for_each(|url| assert_eq!(setting(url, "appendonly"), "yes", "it runs"));
         fs::remove_file(fixture.path(other)).expect("it is there");
     }
-    assert!(fixture.mark().processes().is_empty(), "they are stopped all the same");
+    fixture.exec(["down", "d"]).assert_code(0);
+    fixture.await_that("they end", || fixture.mark().processes().is_empty());
     let down = fixture.exec(["down", "--delete", "d"]).assert_code(0);
     assert_eq!(down.out(), "no server of d was running, and deleted it\n");
     assert!(!fixture.path("d").exists());
@@ -283,7 +291,9 @@ fn wrong_arguments_are_explained() {
         fixture.exec([verb, "file/d"]).assert_code(74).assert_stderr("file/d: Not a directory");
     }
     fixture.exec(["up", "a\nb"]).assert_code(64).assert_stderr("a control character");
-    fixture.exec(["up", "--nodes", "1", "d"]).assert_code(0);
+    let up = fixture.exec(["up", "--nodes", "1", "d"]).assert_code(0);
+    up.assert_stderr("started 1 server; `quorate down d` stops it\n");
+    fixture.exec(["up", "d"]).assert_code(0).assert_stderr("1 server of d already runs\n");
     let ended = fixture.exec(["up", "--nodes", "3", "d"]).assert_code(65);
     ended.assert_stderr("d has 1 server, not 3: omit --nodes, or use another DIR");
     down_and_delete(&fixture, "d");
@@ -300,6 +310,9 @@ fn damaged_list_is_reported() {
         }
     }
 }
+
+/// Settings with which no quarantine ends during a test.
+const LONG_QUARANTINE: &str = "max_ttl = \"1h\"\n";
 
 /// The addresses that `up` has printed on its only line.
 #[track_caller]
