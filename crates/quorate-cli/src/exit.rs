@@ -237,7 +237,7 @@ pub(crate) const BY_SIGNAL: u8 = 128;
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   the command's   run: the command ran; 128 + N if signal N ended it
-  1               nodes show: not all nodes vote, but a majority does
+  1               nodes show: a majority votes, but not all nodes do
   64              invalid arguments
   65              nodes: refused, because it is unsafe or already done
   69              too few nodes answered
@@ -312,10 +312,10 @@ Exit codes:
 /// Exit codes of `nodes show`.
 pub(crate) const EXIT_CODES_OF_NODES_SHOW: &str = "\
 Exit codes:
-  0               all nodes vote
-  1               degraded: a majority votes, but not all nodes
+  0               all nodes vote and grant new locks
+  1               degraded: a majority does, but not all nodes
   64              invalid arguments
-  69              no majority votes
+  69              no majority votes, or has memory for new locks
   70              a bug, or the system refused a resource
   74              the output could not be written
   77              the nodes rejected the user, password or permissions

@@ -10,6 +10,7 @@ mod inspect;
 mod lease;
 mod nodes;
 mod progress;
+mod quorum;
 mod reporter;
 mod run;
 mod runtime;

@@ -15,12 +15,14 @@ use serde_json::{Value, json};
 use crate::{
     cli::{Output, SCHEMA_VERSION, print},
     exit::{
-        DEGRADED, EXIT_CODES_OF_NODES, EXIT_CODES_OF_NODES_SHOW, Failure, check_distinct, majority,
-        quorum_failure_code,
+        DEGRADED, EXIT_CODES_OF_NODES, EXIT_CODES_OF_NODES_SHOW, Failure, SOFTWARE, UNAVAILABLE,
+        check_distinct, quorum_failure_code,
     },
     inspect::millis,
     progress,
-    settings::NodeArgs,
+    quorum::{Quorum, is_full},
+    runtime,
+    settings::{NodeArgs, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -64,9 +66,10 @@ pub(crate) struct Show {
 impl Command {
     /// Returns the exit code.
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        let client = self.client()?;
+        let settings = self.settings()?;
+        let client = client(&settings)?;
         progress::during(progress::NODES, || match self {
-            Self::Show(show) => show.run(&client),
+            Self::Show(show) => show.run(&client, &settings),
             Self::Admit(_) => {
                 client.admit()?;
                 print(&format!("{} nodes vote", client.node_status().len()))
@@ -74,14 +77,14 @@ impl Command {
             Self::Change(_) => print(&client.change_nodes()?.to_string()),
             Self::Vouch(_) => {
                 client.vouch_for_nodes()?;
-                let status = Status::of(&client);
+                let status = Status::of(&client, &settings)?;
                 status.check()?;
                 print(&status.to_string())
             }
         })
     }
 
-    fn client(&self) -> Result<Client, Failure> {
+    fn settings(&self) -> Result<Settings, Failure> {
         let set = match self {
             Self::Show(show) => &show.node_args,
             Self::Admit(set) | Self::Change(set) | Self::Vouch(set) => set,
@@ -91,10 +94,7 @@ impl Command {
             let text = "no nodes given: use --node URL for each node, or set QUORATE_NODES";
             return Err(Failure::usage(text));
         }
-        // The same settings as all clients: a set that they cannot use must not be changed. The
-        // client only reads until a change has been decided.
-        Client::try_from(settings.builder()?.read_only().build()?)
-            .map_err(|error| Failure::system("cannot wait for nodes", error))
+        Ok(settings)
     }
 
     /// The output format, for failures.
@@ -106,9 +106,16 @@ impl Command {
     }
 }
 
+/// The same settings as all clients: a set that they cannot use must not be changed. The client
+/// only reads until a change has been decided.
+fn client(settings: &Settings) -> Result<Client, Failure> {
+    Client::try_from(settings.builder()?.read_only().build()?)
+        .map_err(|error| Failure::system("cannot wait for nodes", error))
+}
+
 impl Show {
-    fn run(&self, client: &Client) -> Result<u8, Failure> {
-        let status = Status::of(client);
+    fn run(&self, client: &Client, settings: &Settings) -> Result<u8, Failure> {
+        let status = Status::of(client, settings)?;
         if self.output.is_json() {
             print(&status.json().to_string())?;
             status.check()?;
@@ -123,59 +130,80 @@ impl Show {
 /// Which nodes vote, once their status has settled.
 struct Status {
     nodes: Box<[NodeReport]>,
+    /// Which of them vote, but have no memory for new locks.
+    full: Vec<bool>,
     has_quarantine: bool,
-    votes: usize,
+    quorum: Quorum,
 }
 
 impl Status {
-    fn of(client: &Client) -> Self {
-        let nodes = settled_status(client);
-        let votes = nodes.iter().filter(|node| votes(node)).count();
-        Self { nodes, has_quarantine: client.has_quarantine(), votes }
+    fn of(client: &Client, settings: &Settings) -> Result<Self, Failure> {
+        let builder = settings.builder()?;
+        let (nodes, facts) = thread::scope(|scope| {
+            let nodes = scope.spawn(|| settled_status(client));
+            let facts = runtime::start()?.block_on(builder.server_info())?;
+            let nodes = nodes.join().map_err(|_| Failure::new(SOFTWARE, "a thread failed"))?;
+            Ok::<_, Failure>((nodes, facts))
+        })?;
+        let known = nodes.iter().zip(&facts.servers);
+        let full: Vec<bool> =
+            known.map(|(node, server)| votes(node) && is_full(&server.info)).collect();
+        let quorum = Quorum {
+            nodes: nodes.len(),
+            voting: nodes.iter().filter(|node| votes(node)).count(),
+            full: full.iter().filter(|is_full| **is_full).count(),
+        };
+        Ok(Self { nodes, full, has_quarantine: client.has_quarantine(), quorum })
     }
 
     const fn is_degraded(&self) -> bool {
-        self.votes < self.nodes.len()
+        self.quorum.granting() < self.quorum.nodes
     }
 
-    /// Fails if no majority votes, or if two addresses lead to one server.
+    /// Fails if no majority votes or grants new locks, or if two addresses lead to one server.
     fn check(&self) -> Result<(), Failure> {
         check_distinct(&self.nodes)?;
-        match self.votes >= majority(self.nodes.len()) {
-            true => Ok(()),
-            false => Err(Failure::new(quorum_failure_code(&self.nodes), self.to_string())),
+        match (self.quorum.has_majority(), self.quorum.spare()) {
+            (true, Some(_)) => Ok(()),
+            (true, None) => Err(Failure::new(UNAVAILABLE, self.to_string())),
+            (false, _) => Err(Failure::new(quorum_failure_code(&self.nodes), self.to_string())),
         }
     }
 
-    /// How many nodes vote, and how many of them may fail.
+    /// How many nodes vote, which of them grant no new locks, and how many more may fail.
     fn verdict(&self) -> String {
-        let (votes, nodes) = (self.votes, self.nodes.len());
-        let quorum = majority(nodes);
-        let verb = if nodes == 1 { "votes" } else { "vote" };
-        let meaning = match votes.checked_sub(quorum) {
-            None => format!("no majority ({quorum} needed)"),
-            Some(0) => "no further failure tolerated".to_owned(),
-            Some(1) => "1 more failure tolerated".to_owned(),
-            Some(spare) => format!("{spare} more failures tolerated"),
+        let (quorum, needed) = (self.quorum, self.quorum.needed());
+        let meaning = match (quorum.spare(), quorum.full) {
+            (None, _) if !quorum.has_majority() => format!("no majority ({needed} needed)"),
+            (None, _) => format!("no majority for new locks ({needed} needed)"),
+            (Some(0), 0) => "no further failure tolerated".to_owned(),
+            (Some(1), 0) => "1 more failure tolerated".to_owned(),
+            (Some(spare), 0) => format!("{spare} more failures tolerated"),
+            (Some(0), _) => "new locks tolerate no further failure".to_owned(),
+            (Some(1), _) => "new locks tolerate 1 more failure".to_owned(),
+            (Some(spare), _) => format!("new locks tolerate {spare} more failures"),
         };
-        format!("{votes} of {nodes} {verb}; {meaning}")
+        let (voting, nodes, verb) = (quorum.voting, quorum.nodes, quorum.verb());
+        format!("{voting} of {nodes} {verb}{}; {meaning}", quorum.full_text())
     }
 
     fn json(&self) -> Value {
-        let quorum = majority(self.nodes.len());
         let notice = QuarantineNotice::of(&self.nodes);
+        let nodes = self.nodes.iter().zip(&self.full);
         json!({
             "schema_version": SCHEMA_VERSION,
             "verdict": self.verdict(),
             "nodes_total": self.nodes.len(),
-            "nodes_voting": self.votes,
-            "quorum": quorum,
-            "has_quorum": self.votes >= quorum,
-            "failures_tolerated": self.votes.saturating_sub(quorum),
+            "nodes_voting": self.quorum.voting,
+            "nodes_full": self.quorum.full,
+            "quorum": self.quorum.needed(),
+            "has_quorum": self.quorum.has_majority(),
+            "grants_new_locks": self.quorum.spare().is_some(),
+            "failures_tolerated": self.quorum.spare().unwrap_or(0),
             "votes_in_ms": notice.map(|it| millis(it.votes_in)),
             "is_admissible": notice.is_some_and(|it| it.is_admissible),
             "has_quarantine": self.has_quarantine,
-            "nodes": self.nodes.iter().map(node_json).collect::<Vec<_>>(),
+            "nodes": nodes.map(|(node, is_full)| node_json(node, *is_full)).collect::<Vec<_>>(),
         })
     }
 }
@@ -186,17 +214,20 @@ impl fmt::Display for Status {
         if let Some(notice) = QuarantineNotice::of(&self.nodes) {
             write!(f, "\n{notice}")?;
         }
-        for node in &self.nodes {
+        for (node, is_full) in self.nodes.iter().zip(&self.full) {
             write!(f, "\n{node}")?;
             if !self.has_quarantine && votes(node) {
                 f.write_str(", without quarantine")?;
+            }
+            if *is_full {
+                f.write_str("; its memory is full: it keeps its locks, and grants no new ones")?;
             }
         }
         Ok(())
     }
 }
 
-fn node_json(report: &NodeReport) -> Value {
+fn node_json(report: &NodeReport, is_full: bool) -> Value {
     let (state, left) = match &report.answer {
         NodeAnswer::NodeError(NodeError::Quarantined { left, .. }) => ("quarantined", Some(*left)),
         NodeAnswer::NodeError(node_error) => (node_error.kind(), None),
@@ -208,6 +239,7 @@ fn node_json(report: &NodeReport) -> Value {
     json!({
         "node": report.node,
         "votes": votes(report),
+        "is_full": is_full,
         "state": state,
         "message": message,
         "quarantined_for_ms": left.map(millis),

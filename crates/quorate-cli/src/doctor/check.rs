@@ -92,8 +92,10 @@ impl Check {
         let mut problems = (self.problems)(observed);
         for node in &observed.nodes {
             let is_found = problems.iter().any(|it| it.node.as_deref() == Some(node.name()));
+            // What is wrong is that it is in the list.
+            let is_elsewhere = self.id == "reachable" && observed.is_outdated(node);
             let error = node.errors().find(|error| check_of(error) == self.id);
-            if let Some(error) = error.filter(|_| !is_found) {
+            if let Some(error) = error.filter(|_| !is_found && !is_elsewhere) {
                 problems.push(Problem::error(error.to_string(), remedy(error)).of(node.name()));
             }
         }

@@ -39,6 +39,8 @@ pub(super) fn observe(settings: &Settings) -> Result<Observed, Failure> {
         folder,
         client_certificate_ends: facts.client_certificate_ends,
         settings: Relevant {
+            nodes_from: settings.nodes.from.to_string(),
+            has_login: settings.nodes.value.iter().any(|address| address.contains('@')),
             max_ttl: settings.max_ttl.value,
             prefix: settings.prefix.value.clone(),
             has_quarantine: client.is_some_and(|client| client.has_quarantine()),

@@ -7,6 +7,8 @@ use quorate::{
     error::{NodeAnswer, NodeError},
 };
 
+use crate::quorum::{Quorum, is_full};
+
 /// Everything that was observed. The checks read nothing else.
 #[derive(Debug)]
 pub(super) struct Observed {
@@ -39,11 +41,31 @@ pub(super) struct Folder {
 /// The settings that matter here.
 #[derive(Debug)]
 pub(super) struct Settings {
+    /// Where the list of nodes comes from.
+    pub(super) nodes_from: String,
+    /// Whether an address in it has a user or a password.
+    pub(super) has_login: bool,
     pub(super) max_ttl: Duration,
     /// The prefix of Quorate's own keys.
     pub(super) prefix: String,
     pub(super) has_quarantine: bool,
     pub(super) has_durable_nodes: bool,
+}
+
+/// The list of nodes that the nodes have agreed on.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Agreed<'a> {
+    /// The number of its change.
+    pub(super) change: u64,
+    pub(super) nodes: Vec<&'a str>,
+    /// The list before, while clients with that list are still accepted.
+    before: Vec<&'a str>,
+}
+
+impl Agreed<'_> {
+    pub(super) fn has(&self, node: &str) -> bool {
+        self.nodes.contains(&node) || self.before.contains(&node)
+    }
 }
 
 impl Observed {
@@ -52,9 +74,45 @@ impl Observed {
         self.nodes.iter().filter(|node| node.is_reached())
     }
 
-    /// How many nodes vote.
-    pub(super) fn votes(&self) -> usize {
-        self.nodes.iter().filter(|node| node.votes()).count()
+    pub(super) fn quorum(&self) -> Quorum {
+        let voting = || self.nodes.iter().filter(|node| node.votes());
+        let full = voting().filter(|node| node.is_full()).count();
+        Quorum { nodes: self.nodes.len(), voting: voting().count(), full }
+    }
+
+    /// The address of an earlier node that leads to the same server as this one.
+    pub(super) fn twin(&self, node: &Node) -> Option<&str> {
+        let run = node.info("run_id")?;
+        let earlier = self.reached().take_while(|other| other.name() != node.name());
+        earlier.filter(|other| other.info("run_id") == Some(run)).map(Node::name).next()
+    }
+
+    /// Whether two addresses lead to one server. No client accepts that.
+    pub(super) fn has_twins(&self) -> bool {
+        self.nodes.iter().any(|node| self.twin(node).is_some())
+    }
+
+    /// The latest list that the nodes know. `None` if they know none, or belong to several sets.
+    pub(super) fn agreed(&self) -> Option<Agreed<'_>> {
+        let record = |node: &Node| {
+            let origin = node.facts.record.get("origin").filter(|origin| !origin.is_empty())?;
+            Some((node.recorded("change")?, origin.clone()))
+        };
+        let known = || self.nodes.iter().filter_map(|node| Some((record(node)?, node)));
+        let ((_, origin), _) = known().next()?;
+        let ((change, _), latest) = known().max_by_key(|((change, _), _)| *change)?;
+        let list = |field: &str| {
+            let text = latest.facts.record.get(field).map_or("", String::as_str);
+            text.lines().filter_map(|line| Some(line.split_once(' ')?.1)).collect()
+        };
+        let is_one_set = known().all(|((_, other), _)| other == origin);
+        is_one_set.then(|| Agreed { change, nodes: list("members"), before: list("before") })
+    }
+
+    /// Whether the set was changed, and this node, which does not vote, is not in the new list.
+    pub(super) fn is_outdated(&self, node: &Node) -> bool {
+        let is_other = |agreed: Agreed<'_>| agreed.change > 1 && !agreed.has(node.name());
+        !node.votes() && self.settings.has_quarantine && self.agreed().is_some_and(is_other)
     }
 }
 
@@ -70,6 +128,11 @@ impl Node {
     /// Whether it votes now, or as soon as a client connects that does more than read.
     pub(super) const fn votes(&self) -> bool {
         matches!(self.answer, NodeAnswer::Attached | NodeAnswer::Ready(_))
+    }
+
+    /// Whether its memory is full, so that it keeps its locks and grants no new ones.
+    pub(super) fn is_full(&self) -> bool {
+        is_full(&self.facts.info)
     }
 
     /// A field of its INFO.

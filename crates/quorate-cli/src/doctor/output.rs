@@ -8,11 +8,10 @@ use super::{
     clocks::ahead_ms,
     observed::{Node, Observed},
     set::verdict,
-    style::Style,
+    style::{Style, Vote},
 };
 use crate::{
     cli::SCHEMA_VERSION,
-    exit::majority,
     time::{micros, shown},
 };
 
@@ -30,10 +29,26 @@ impl Report<'_> {
         let width = findings.iter().map(|finding| finding.id.len()).max().unwrap_or(0);
         for finding in findings {
             let symbol = style.symbol(finding.level);
-            let line = style.text(&line(finding));
-            text += &format!("{symbol} {:width$}  {line}\n", finding.id);
+            let symbol_width = if style.is_ascii { 2 } else { 1 };
+            let id = format!("{:width$}  ", finding.id);
+            let column = symbol_width + 1 + id.chars().count();
+            let is_wide = style.columns.is_none_or(|it| it >= column + TEXT_COLUMNS_MIN);
+            let (start, indent) = match is_wide {
+                true => (format!("{symbol} {id}"), column),
+                false => (format!("{symbol} {}\n  ", finding.id), 2),
+            };
+            text += &start;
+            match (line(finding), &finding.remedy) {
+                (line, Some(remedy)) if !style.fits(&format!("{:indent$}{line}", "")) => {
+                    style.append(&mut text, &found(finding), indent, indent);
+                    text += &format!("{:indent$}", "");
+                    style.append(&mut text, &format!("-> {remedy}"), indent, indent + 3);
+                }
+                (line, _) => style.append(&mut text, &line, indent, indent),
+            }
         }
-        text + &self.summary()
+        style.append(&mut text, &self.summary(), 0, 0);
+        text
     }
 
     /// The quorum at one glance: who votes, how many are needed, how many more may fail.
@@ -42,16 +57,46 @@ impl Report<'_> {
         if nodes.is_empty() {
             return String::new();
         }
-        let (votes, needed) = (self.observed.votes(), majority(nodes.len()));
-        let bar = |number| if number == needed { "|" } else { "" };
-        let dots = (0..nodes.len()).map(|number| style.vote(number < votes) + bar(number + 1));
-        let mut text = format!("{}  {}\n", dots.collect::<String>(), verdict(nodes.len(), votes));
+        let quorum = self.observed.quorum();
+        let bar = |number| if number == quorum.needed() { "|" } else { "" };
+        let vote = |number| match number {
+            _ if number < quorum.granting() => Vote::Any,
+            _ if number < quorum.voting => Vote::HeldOnly,
+            _ => Vote::No,
+        };
+        let dots = (0..nodes.len()).map(|number| style.vote(vote(number)) + bar(number + 1));
+        let mut text = dots.collect::<String>() + "  ";
+        let indent = nodes.len() + 3;
+        style.append(&mut text, &verdict(self.observed), indent, indent);
         let width = nodes.iter().map(|node| node.name().chars().count()).max().unwrap_or(0);
         for node in nodes {
-            let (dot, name) = (style.vote(node.votes()), style.text(node.name()));
-            text += &format!("  {dot} {name:width$}  {}\n", style.text(&state(node)));
+            let (vote, name) = (style.vote(vote_of(node)), style.text(node.name()));
+            let (state, name) = (self.state(node), format!("{name:width$}  "));
+            if style.fits(&format!("  ● {name}{state}")) {
+                text += &format!("  {vote} {name}{}\n", style.text(&state));
+            } else {
+                text += &format!("  {vote} {}\n    ", name.trim_end());
+                style.append(&mut text, &state, 4, 4);
+            }
         }
         text + "\n"
+    }
+
+    /// What the drawing says about a node.
+    fn state(&self, node: &Node) -> String {
+        let state = match &node.answer {
+            NodeAnswer::Attached if node.is_full() => "votes for held locks only".to_owned(),
+            NodeAnswer::Attached => "votes".to_owned(),
+            NodeAnswer::Ready(_) => "votes when a client connects".to_owned(),
+            NodeAnswer::NodeError(NodeError::Quarantined { left, .. }) => {
+                format!("in quarantine for {} more", shown(*left))
+            }
+            NodeAnswer::NodeError(error) => error.to_string(),
+            _ => "unknown".to_owned(),
+        };
+        let elsewhere = self.observed.is_outdated(node).then(|| "not an agreed node".to_owned());
+        let parts = [Some(state), elsewhere, node.product(), node.round_trip().map(micros)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
     fn summary(&self) -> String {
@@ -61,21 +106,22 @@ impl Report<'_> {
         };
         let (errors, warnings) = (count(Level::Error, "error"), count(Level::Warning, "warning"));
         match self.diagnosis.findings.iter().any(|finding| finding.level > Level::Ok) {
-            true => format!("\n{errors}, {warnings}. What to do about each: {RUNBOOK}#ID\n"),
-            false => "\nno findings\n".into(),
+            true => format!("\n{errors}, {warnings}. What to do about each: {RUNBOOK}#ID"),
+            false => "\nno findings".into(),
         }
     }
 
     pub(super) fn json(&self) -> Value {
         let nodes = &self.observed.nodes;
-        let (votes, needed) = (self.observed.votes(), majority(nodes.len()));
+        let counts = self.observed.quorum();
         let quorum = (!nodes.is_empty()).then(|| {
             json!({
                 "nodes": nodes.len(),
-                "needed": needed,
-                "voting": votes,
-                "may_fail": votes.checked_sub(needed),
-                "verdict": verdict(nodes.len(), votes),
+                "needed": counts.needed(),
+                "voting": counts.voting,
+                "full": counts.full,
+                "may_fail": counts.spare().filter(|_| !self.observed.has_twins()),
+                "verdict": verdict(self.observed),
             })
         });
         let errors = self.diagnosis.count(Level::Error);
@@ -93,24 +139,22 @@ impl Report<'_> {
 
 /// One line for a finding: where, what, and the remedy.
 fn line(finding: &Finding) -> String {
-    let node = finding.node.as_ref().map(|node| format!("{node}: ")).unwrap_or_default();
     let remedy = finding.remedy.as_ref().map(|it| format!(" -> {it}")).unwrap_or_default();
-    format!("{node}{}{remedy}", finding.text)
+    found(finding) + &remedy
 }
 
-/// What the drawing says about a node.
-fn state(node: &Node) -> String {
-    let state = match &node.answer {
-        NodeAnswer::Attached => "votes".to_owned(),
-        NodeAnswer::Ready(_) => "votes when a client connects".to_owned(),
-        NodeAnswer::NodeError(NodeError::Quarantined { left, .. }) => {
-            format!("in quarantine for {} more", shown(*left))
-        }
-        NodeAnswer::NodeError(error) => error.to_string(),
-        _ => "unknown".to_owned(),
-    };
-    let parts = [Some(state), node.product(), node.round_trip().map(micros)];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+/// Where, and what.
+fn found(finding: &Finding) -> String {
+    let node = finding.node.as_ref().map(|node| format!("{node}: ")).unwrap_or_default();
+    format!("{node}{}", finding.text)
+}
+
+fn vote_of(node: &Node) -> Vote {
+    match (node.votes(), node.is_full()) {
+        (true, false) => Vote::Any,
+        (true, true) => Vote::HeldOnly,
+        (false, _) => Vote::No,
+    }
 }
 
 fn node_json(node: &Node) -> Value {
@@ -121,6 +165,7 @@ fn node_json(node: &Node) -> Value {
     json!({
         "node": node.name(),
         "votes": node.votes(),
+        "is_full": node.is_full(),
         "node_error": error,
         "server": node.product(),
         "round_trip_us": node.round_trip().map(|it| it.as_micros()),
@@ -144,6 +189,9 @@ fn finding_json(finding: &Finding) -> Value {
         "see": see,
     })
 }
+
+/// The columns for a text next to the id of its check. In a narrower terminal the text is below it.
+const TEXT_COLUMNS_MIN: usize = 40;
 
 /// Its sections have the ids of the checks as names.
 const RUNBOOK: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/runbook.md");

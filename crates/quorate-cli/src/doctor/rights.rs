@@ -1,6 +1,9 @@
 //! Whether the user may call all commands that Quorate uses, and whether scripts run.
 
-use quorate::diagnose::{Purpose, Right};
+use quorate::{
+    diagnose::{Purpose, Right},
+    error::NodeError,
+};
 
 use super::{
     check::{Check, Problem},
@@ -30,7 +33,12 @@ fn scripts_run(observed: &Observed) -> Option<String> {
 
 fn rights(observed: &Observed) -> Vec<Problem> {
     let problem = |node: &Node| {
-        if node.facts.script_error.is_some() {
+        let is_denial = |error: &&NodeError| matches!(error, NodeError::NoPermission(_));
+        let denial = |error: &NodeError| denied(node, error, &observed.settings.prefix);
+        if let Some(error) = node.facts.node_error.as_ref().or(node.facts.script_error.as_ref()) {
+            return Some(error).filter(is_denial).map(denial);
+        }
+        if !node.is_reached() {
             return None;
         }
         let Some(missing) = &node.facts.missing_rights else {
@@ -42,11 +50,11 @@ fn rights(observed: &Observed) -> Vec<Problem> {
         let needed = |right: &&&Right| needs_config || right.purpose != Purpose::Durability;
         let missing: Vec<&Right> = missing.iter().filter(needed).copied().collect();
         let rules: Vec<&str> = missing.iter().map(|right| right.rule).collect();
-        let remedy = format!("ACL SETUSER <user> {}", rules.join(" "));
+        let remedy = format!("ACL SETUSER {} {}", node.facts.user, rules.join(" "));
         let names: Vec<&str> = rules.iter().map(|rule| rule.trim_start_matches('+')).collect();
         let text = format!("the user may not call {}", names.join(", "));
         match missing.iter().all(|right| right.purpose == Purpose::Listing) {
-            _ if missing.is_empty() => None,
+            _ if missing.is_empty() => node.errors().find(is_denial).map(denial),
             true => {
                 Some(Problem::warning(format!("{text}, so `quorate ls` does not work"), remedy))
             }
@@ -57,7 +65,21 @@ fn rights(observed: &Observed) -> Vec<Problem> {
             }
         }
     };
-    each(observed, problem)
+    let nodes = observed.nodes.iter();
+    nodes.filter_map(|node| Some(problem(node)?.of(node.name()))).collect()
+}
+
+/// The server has denied a request, so it could not be asked what else the user may not do. Its
+/// text names the command, or says that it is a key or a channel.
+fn denied(node: &Node, error: &NodeError, prefix: &str) -> Problem {
+    let (text, user) = (error.to_string(), &node.facts.user);
+    let command = text.split_once("run the '").and_then(|(_, rest)| rest.split_once('\''));
+    let remedy = match command {
+        Some((command, _)) => format!("ACL SETUSER {user} +{command}"),
+        None if text.contains("channel") => format!("ACL SETUSER {user} &{prefix}c:*"),
+        None => format!("ACL SETUSER {user} ~{prefix}*; the names of your locks need one, too"),
+    };
+    Problem::error(text, remedy)
 }
 
 fn rights_are_fine(observed: &Observed) -> Option<String> {

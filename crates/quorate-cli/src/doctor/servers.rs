@@ -4,7 +4,10 @@ use super::{
     check::{Check, Problem},
     observed::{Node, Observed},
 };
-use crate::time::{micros, shown};
+use crate::{
+    quorum::percent_used,
+    time::{micros, shown},
+};
 use std::time::Duration;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -81,15 +84,12 @@ fn role_is_fine(observed: &Observed) -> Option<String> {
 }
 
 fn same_servers(observed: &Observed) -> Vec<Problem> {
-    let nodes: Vec<&Node> = observed.reached().collect();
-    let twin = |(number, node): (usize, &&Node)| {
-        let run = node.info("run_id")?;
-        let first = nodes[..number].iter().find(|other| other.info("run_id") == Some(run))?;
-        let text = format!("it is the same server as {}", first.name());
+    let twin = |node: &Node| {
+        let text = format!("it is the same server as {}", observed.twin(node)?);
         let remedy = "give each node a server of its own, on a machine of its own";
-        Some(Problem::error(text, remedy).of(node.name()))
+        Some(Problem::error(text, remedy))
     };
-    nodes.iter().enumerate().filter_map(twin).collect()
+    each(observed, twin)
 }
 
 fn are_different(observed: &Observed) -> Option<String> {
@@ -126,22 +126,15 @@ fn no_eviction(observed: &Observed) -> Option<String> {
     Some("no server evicts keys".into())
 }
 
-/// How much of its limit a server uses, in percent.
-fn percent_used(node: &Node) -> Option<u64> {
-    let max = node.number("maxmemory").filter(|max| *max > 0)?;
-    // Buffers for replication and the log on disk do not count.
-    let aside = node.number("mem_not_counted_for_evict").unwrap_or(0);
-    Some(node.number("used_memory")?.saturating_sub(aside).saturating_mul(100) / max)
-}
-
 fn full_memory(observed: &Observed) -> Vec<Problem> {
     let problem = |node: &Node| {
-        let percent = percent_used(node)?;
+        let percent = percent_used(&node.facts.info)?;
         let max = node.info("maxmemory_human").unwrap_or("maxmemory");
         let remedy = "free memory, or raise maxmemory";
         match percent {
             100.. => {
-                let text = format!("memory is full ({max}): it keeps its locks, but takes no new");
+                let text =
+                    format!("memory is full ({max}): it keeps its locks, and grants no new ones");
                 Some(Problem::error(text, remedy))
             }
             90.. => {
@@ -157,7 +150,7 @@ fn full_memory(observed: &Observed) -> Vec<Problem> {
 fn memory_is_fine(observed: &Observed) -> Option<String> {
     let used: Vec<&str> =
         observed.reached().filter_map(|node| node.info("used_memory_human")).collect();
-    let percent = observed.nodes.iter().filter_map(percent_used).max();
+    let percent = observed.nodes.iter().filter_map(|node| percent_used(&node.facts.info)).max();
     let limit =
         percent.map_or_else(|| "no limit".into(), |it| format!("up to {it} % of the limit"));
     (!used.is_empty()).then(|| format!("{} used, {limit}", used.join(", ")))

@@ -9,7 +9,7 @@ use super::{
     observed::{Node, Observed},
     servers::each,
 };
-use crate::{exit::majority, time::shown};
+use crate::{exit::majority, quorum::Quorum, time::shown};
 
 pub(super) const CHECKS: &[Check] = &[
     Check { id: "node-count", problems: node_count, fine: node_count_is_fine },
@@ -40,6 +40,7 @@ fn node_count_is_fine(observed: &Observed) -> Option<String> {
 }
 
 fn membership(observed: &Observed) -> Vec<Problem> {
+    let outdated = lists(observed);
     let change = |node: &Node| node.recorded("change");
     let newest = observed.nodes.iter().filter_map(change).max();
     let problem = |node: &Node| {
@@ -57,9 +58,40 @@ fn membership(observed: &Observed) -> Vec<Problem> {
     let missed = each(observed, problem).into_iter();
     let is_shown = |problem: &Problem| {
         let of = |node: &&Node| problem.node.as_deref() == Some(node.name());
-        !observed.nodes.iter().find(of).is_some_and(disagrees)
+        let is_known = outdated.iter().any(|other| other.node == problem.node);
+        !is_known && !observed.nodes.iter().find(of).is_some_and(disagrees)
     };
-    missed.filter(is_shown).collect()
+    let missed: Vec<Problem> = missed.filter(is_shown).collect();
+    outdated.into_iter().chain(missed).collect()
+}
+
+/// The nodes that show that the list of this host is not the agreed one.
+fn lists(observed: &Observed) -> Vec<Problem> {
+    let Some(agreed) = observed.agreed() else { return Vec::new() };
+    let settings = &observed.settings;
+    let login = if settings.has_login { " (add user and password to each)" } else { "" };
+    // In the order of this host, so that the difference is visible.
+    let ours = observed.nodes.iter().map(Node::name).filter(|node| agreed.nodes.contains(node));
+    let others = agreed.nodes.iter().copied();
+    let others = others.filter(|node| observed.nodes.iter().all(|ours| ours.name() != *node));
+    let nodes: Vec<&str> = ours.chain(others).collect();
+    let (list, from) = (nodes.join(","), &settings.nodes_from);
+    let remedy = || format!("update the list of nodes in {from}: {list}{login}");
+    let is_listed = observed.nodes.iter().all(|node| agreed.has(node.name()))
+        && observed.nodes.len() == agreed.nodes.len();
+    let problem = |node: &Node| {
+        if observed.is_outdated(node) {
+            let (change, nodes) = (agreed.change, nodes.join(", "));
+            let text = format!("it is not one of the agreed nodes (change {change}): {nodes}");
+            return Some(Problem::error(text, remedy()).of(node.name()));
+        }
+        let error = node.errors().find(|error| matches!(error, NodeError::Disagreement(_)))?;
+        let text = error.to_string();
+        // Clients and nodes can differ in other settings, too.
+        let is_about_nodes = !text.contains("max_ttl") && !text.contains("quarantine");
+        (is_about_nodes && !is_listed).then(|| Problem::error(text, remedy()).of(node.name()))
+    };
+    observed.nodes.iter().filter_map(problem).collect()
 }
 
 fn membership_is_fine(observed: &Observed) -> Option<String> {
@@ -90,10 +122,9 @@ fn max_ttl_is_fine(observed: &Observed) -> Option<String> {
         return None;
     }
     let max = shown(observed.settings.max_ttl);
-    let quarantine = observed.nodes.iter().find_map(|node| node.recorded("quarantine_ms"));
-    let quarantine = quarantine.map(Duration::from_millis);
-    Some(match quarantine.filter(|_| observed.settings.has_quarantine) {
-        Some(quarantine) => format!("{max}, so a quarantine takes {}", shown(quarantine)),
+    let votes_after = observed.nodes.iter().find_map(|node| node.facts.votes_after());
+    Some(match votes_after.filter(|_| observed.settings.has_quarantine) {
+        Some(time) => format!("{max}, so a node that restarts votes again after {}", shown(time)),
         None => max,
     })
 }
@@ -139,33 +170,41 @@ fn no_quarantine(observed: &Observed) -> Option<String> {
 }
 
 fn quorum(observed: &Observed) -> Vec<Problem> {
-    let (count, votes) = (observed.nodes.len(), observed.votes());
-    let text = || verdict(count, votes);
-    let remedy = "repair the nodes that do not vote, one at a time";
-    match count {
-        0 => Vec::new(),
-        count if votes < majority(count) => vec![Problem::error(text(), remedy)],
-        count if votes < count && votes == majority(count) => vec![Problem::error(text(), remedy)],
-        count if votes < count => vec![Problem::warning(text(), remedy)],
-        _ => Vec::new(),
+    let (quorum, text) = (observed.quorum(), verdict(observed));
+    let remedy = "see the other findings, and repair one node at a time";
+    match quorum.spare() {
+        _ if quorum.nodes == 0 => Vec::new(),
+        _ if observed.has_twins() => vec![Problem::error(text, "see same-server")],
+        _ if quorum.granting() == quorum.nodes => Vec::new(),
+        None | Some(0) => vec![Problem::error(text, remedy)],
+        Some(_) => vec![Problem::warning(text, remedy)],
     }
 }
 
 fn quorum_is_fine(observed: &Observed) -> Option<String> {
-    let count = observed.nodes.len();
-    (count > 0).then(|| verdict(count, observed.votes()))
+    (!observed.nodes.is_empty()).then(|| verdict(observed))
 }
 
-/// How many vote, and how many more may fail.
-pub(super) fn verdict(count: usize, votes: usize) -> String {
-    let needed = majority(count);
-    let more = match votes.checked_sub(needed) {
+/// How many vote, which of them grant no new locks, and how many more may fail.
+pub(super) fn verdict(observed: &Observed) -> String {
+    if observed.has_twins() {
+        return TWINS.into();
+    }
+    let quorum = observed.quorum();
+    let more = match quorum.spare() {
+        None if quorum.has_majority() => "no new lock can be acquired".into(),
         None => "no lock can be acquired".into(),
         Some(0) => "no further failure is tolerated".into(),
         Some(spare) => format!("{spare} more may fail"),
     };
-    format!("{votes} of {count} vote, {needed} needed: {more}")
+    let Quorum { nodes, voting, .. } = quorum;
+    let (needed, full) = (quorum.needed(), quorum.full_text());
+    format!("{voting} of {nodes} vote, {needed} needed{full}: {more}")
 }
+
+/// A client could count one server as a majority.
+const TWINS: &str = "no lock can be acquired: two addresses lead to one server, so every command \
+                     exits with 78";
 
 /// Nodes stay away for longer than this after a restart.
 const LONG_TTL: Duration = Duration::from_secs(60 * 60);

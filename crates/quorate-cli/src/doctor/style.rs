@@ -6,19 +6,34 @@ use std::{
 };
 
 use super::check::Level;
-use crate::table::is_plain;
+use crate::{reporter::columns_of, table::is_plain};
 
 /// How the report is written.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Style {
     pub(super) has_colour: bool,
     pub(super) is_ascii: bool,
+    /// The width of the terminal. `None` elsewhere: lines are not broken.
+    pub(super) columns: Option<usize>,
+}
+
+/// For which locks a node votes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Vote {
+    Any,
+    /// It renews the locks that it has, and has no memory for new ones.
+    HeldOnly,
+    No,
 }
 
 impl Style {
     pub(super) fn of_stdout() -> Self {
-        let has_colour = io::stdout().is_terminal() && !is_plain();
-        Self { has_colour, is_ascii: !is_utf8(|name| env::var(name).ok()) }
+        let is_terminal = io::stdout().is_terminal();
+        Self {
+            has_colour: is_terminal && !is_plain(),
+            is_ascii: !is_utf8(|name| env::var(name).ok()),
+            columns: is_terminal.then(|| columns_of(io::stdout())),
+        }
     }
 
     pub(super) fn symbol(self, level: Level) -> String {
@@ -30,14 +45,13 @@ impl Style {
         self.coloured(if self.is_ascii { ascii } else { symbol }, colour)
     }
 
-    /// A node that votes, or does not.
-    pub(super) fn vote(self, votes: bool) -> String {
-        match (votes, self.is_ascii) {
-            (true, false) => self.coloured("●", 32),
-            (false, false) => self.coloured("○", 31),
-            (true, true) => self.coloured("*", 32),
-            (false, true) => self.coloured("o", 31),
-        }
+    pub(super) fn vote(self, vote: Vote) -> String {
+        let (symbol, ascii, colour) = match vote {
+            Vote::Any => ("●", "*", 32),
+            Vote::HeldOnly => ("◐", "+", 33),
+            Vote::No => ("○", "o", 31),
+        };
+        self.coloured(if self.is_ascii { ascii } else { symbol }, colour)
     }
 
     /// The text in characters that the terminal can show.
@@ -46,6 +60,33 @@ impl Style {
             true => text.replace(|c: char| !c.is_ascii(), "?"),
             false => text.to_owned(),
         }
+    }
+
+    /// Whether this text fits into one line of the terminal.
+    pub(super) fn fits(self, text: &str) -> bool {
+        self.columns.is_none_or(|columns| text.chars().count() < columns)
+    }
+
+    /// Appends the text, which begins in the column `at`. Words that do not fit into the terminal
+    /// follow in lines that begin with `indent` spaces.
+    pub(super) fn append(self, out: &mut String, text: &str, at: usize, indent: usize) {
+        let text = self.text(text);
+        let (mut at, mut is_first) = (at, true);
+        for word in text.split(' ') {
+            let len = word.chars().count();
+            // The last column stays empty: some terminals begin a new line when it is written.
+            if !is_first && self.columns.is_some_and(|columns| at + 1 + len >= columns) {
+                out.push_str(&format!("\n{:indent$}", ""));
+                (at, is_first) = (indent, true);
+            }
+            if !is_first {
+                out.push(' ');
+                at += 1;
+            }
+            out.push_str(word);
+            (at, is_first) = (at + len, false);
+        }
+        out.push('\n');
     }
 
     fn coloured(self, text: &str, colour: u8) -> String {
@@ -66,6 +107,21 @@ fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_text_goes_on_in_the_next_line() {
+        let broken = |columns| {
+            let mut out = "✓ ".to_owned();
+            let style = Style { columns, ..Style::default() };
+            style.append(&mut out, "one two redis://10.0.0.1:6379 three", 2, 4);
+            out
+        };
+        assert_eq!(broken(None), "✓ one two redis://10.0.0.1:6379 three\n");
+        assert_eq!(broken(Some(38)), broken(None));
+        assert_eq!(broken(Some(37)), "✓ one two redis://10.0.0.1:6379\n    three\n");
+        // Addresses stay whole, so that they can be copied.
+        assert_eq!(broken(Some(10)), "✓ one two\n    redis://10.0.0.1:6379\n    three\n");
+    }
 
     #[test]
     fn first_variable_of_the_locale_counts() {

@@ -68,6 +68,8 @@ fn readings(ahead_ms: i64, fast_ppm: i64) -> Vec<ClockReading> {
 
 fn observed(nodes: Vec<Node>) -> Observed {
     let settings = Settings {
+        nodes_from: "$QUORATE_NODES".into(),
+        has_login: false,
         max_ttl: Duration::from_secs(60),
         prefix: "quorate:".into(),
         has_quarantine: nodes.len() >= 3,
@@ -127,10 +129,18 @@ fn faults_of_a_server_are_found() {
     one(&with("role", "slave"), "role", Error, "a replica of");
     one(&with("connected_slaves", "2"), "role", Warning, "replicas (2)");
     let run = format!("{:040x}", 1);
-    one(&with("run_id", &run), "same-server", Error, "as redis://n1:6379");
+    let found = problems(&with("run_id", &run));
+    assert_eq!((found[0].id, found[0].level), ("same-server", Error), "{found:?}");
+    assert_eq!(found[0].node.as_deref(), Some("redis://n2:6379"), "{found:?}");
+    assert!(found[0].text.contains("as redis://n1:6379"), "{found:?}");
+    assert_eq!((found[1].id, found.len()), ("quorum", 2), "no client accepts it: {found:?}");
     one(&with("maxmemory_policy", "allkeys-lru"), "eviction", Error, "allkeys-lru");
     one(&with("evicted_keys", "3"), "eviction", Warning, "3 keys");
-    one(&with("used_memory", "1000"), "memory", Error, "full");
+    let full = with("used_memory", "1000");
+    let found = problems(&full);
+    assert_eq!(found.iter().map(|it| it.id).collect::<Vec<_>>(), ["memory", "quorum"], "{found:?}");
+    let verdict = "3 of 3 vote, 2 needed; 1 is full and grants no new locks: no further failure";
+    assert!(found[1].text.starts_with(verdict), "{found:?}");
     one(&with("used_memory", "950"), "memory", Warning, "95 %");
     one(&with("aof_last_write_status", "err"), "persistence", Error, "append-only");
     one(&with("rdb_last_bgsave_status", "err"), "persistence", Error, "MISCONF");
@@ -174,6 +184,79 @@ fn missing_rights_are_found() {
     let denied = || NodeError::NoPermission("NOPERM".into());
     let none = three(|node| node.facts.script_error = Some(denied()));
     one(&none, "rights", Level::Error, "NOPERM");
+}
+
+/// The texts of Redis 6.2 and 7.0.
+#[test]
+fn denials_have_the_rule_that_grants_the_right() {
+    for (text, remedy) in [
+        ("NOPERM No permissions to access a key", "ACL SETUSER app ~quorate:*;"),
+        (
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+            "ACL SETUSER app ~quorate:*;",
+        ),
+        ("NOPERM No permissions to access a channel", "ACL SETUSER app &quorate:c:*"),
+        ("NOPERM User app has no permissions to run the 'eval' command", "ACL SETUSER app +eval"),
+        (
+            "NOPERM this user has no permissions to run the 'info' command or its subcommand",
+            "ACL SETUSER app +info",
+        ),
+    ] {
+        let error = || NodeError::NoPermission(text.into());
+        for change in [
+            &|node: &mut Node| node.facts.script_error = Some(error()),
+            &(|node: &mut Node| {
+                node.facts.info.clear();
+                node.facts.node_error = Some(error());
+            }) as &dyn Fn(&mut Node),
+        ] {
+            let found = problems(&three(|node| {
+                node.facts.user = "app".into();
+                change(node);
+            }));
+            let [finding] = &found[..] else { panic!("{text}: {found:?}") };
+            assert_eq!((finding.id, finding.level), ("rights", Level::Error), "{found:?}");
+            assert!(finding.remedy.as_ref().unwrap().starts_with(remedy), "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn outdated_list_is_found_with_the_agreed_one() {
+    let changed = |change: &str, before: &str| {
+        let mut all = three(|node| {
+            node.facts.info.clear();
+            node.facts.record.clear();
+            node.answer = NodeAnswer::NodeError(NodeError::ConnectionRefused);
+        });
+        for node in [0, 2] {
+            let record = &mut all.nodes[node].facts.record;
+            for (field, value) in [
+                ("origin", "a"),
+                ("change", change),
+                ("members", "1 redis://n4:6379\n2 redis://n3:6379\n3 redis://n1:6379\n"),
+                ("before", before),
+            ] {
+                record.insert(field.into(), value.into());
+            }
+        }
+        all
+    };
+    let found = problems(&changed("2", ""));
+    assert_eq!(found.iter().map(|it| it.id).collect::<Vec<_>>(), ["membership", "quorum"]);
+    assert_eq!(found[0].node.as_deref(), Some("redis://n2:6379"), "{found:?}");
+    let list = "redis://n1:6379, redis://n3:6379, redis://n4:6379";
+    let text = format!("it is not one of the agreed nodes (change 2): {list}");
+    assert_eq!((&found[0].text, found[0].level), (&text, Level::Error));
+    let list = list.replace(' ', "");
+    let remedy = format!("update the list of nodes in $QUORATE_NODES: {list}");
+    assert_eq!(found[0].remedy.as_ref(), Some(&remedy));
+    // Without a change, it is another spelling of the address of a server that is down. While a
+    // change is open, clients may have the list from before.
+    for accepted in [changed("1", ""), changed("2", "2 redis://n2:6379\n")] {
+        let found = problems(&accepted);
+        assert_eq!(found.iter().map(|it| it.id).collect::<Vec<_>>(), ["reachable", "quorum"]);
+    }
 }
 
 #[test]
@@ -379,10 +462,10 @@ fn report_has_one_line_for_each_finding() {
     assert_eq!(text.matches("\n✓ ").count(), diagnosis.count(Level::Ok), "{text}");
     assert!(text.contains("\n2 errors, 0 warnings. "), "{text}");
 
-    let ascii = report.text(Style { is_ascii: true, has_colour: false });
+    let ascii = report.text(Style { is_ascii: true, ..Style::default() });
     assert!(ascii.is_ascii() && ascii.starts_with("**|o  2 of 3"), "{ascii}");
     assert!(ascii.contains("\nok login") && ascii.contains("\nX  reachable"), "{ascii}");
-    let colours = report.text(Style { is_ascii: false, has_colour: true });
+    let colours = report.text(Style { has_colour: true, ..Style::default() });
     assert!(colours.contains("\x1b[31m✗\x1b[0m reachable"), "{colours}");
 
     let json = report.json();
@@ -393,6 +476,27 @@ fn report_has_one_line_for_each_finding() {
     assert_eq!(checks.len(), diagnosis.findings.len());
     let see = checks[0]["see"].as_str().unwrap();
     assert!(see.ends_with("docs/runbook.md#reachable"), "{see}");
+}
+
+#[test]
+fn report_is_readable_in_a_narrow_terminal() {
+    let observed = three(|node| node.answer = NodeAnswer::NodeError(NodeError::TimedOut));
+    let diagnosis = Diagnosis::of(&observed);
+    let report = Report { observed: &observed, diagnosis: &diagnosis };
+    for columns in [40, 80] {
+        let text = report.text(Style { columns: Some(columns), ..Style::default() });
+        let addresses = |line: &&str| !line.contains("https://");
+        for line in text.lines().filter(addresses) {
+            assert!(line.chars().count() < columns, "{columns}: {line:?}");
+        }
+        let found = match columns {
+            40 => {
+                "\n✗ reachable\n  redis://n2:6379: timed out\n  -> check that the server runs and"
+            }
+            _ => "\n✗ reachable     redis://n2:6379: timed out\n                -> check that the",
+        };
+        assert!(text.contains(found), "{text}");
+    }
 }
 
 /// The output refers to these sections.

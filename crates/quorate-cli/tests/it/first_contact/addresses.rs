@@ -33,6 +33,10 @@ fn invalid_address_is_shown_as_typed_without_its_password() {
         ("10.0.0.1:99999", "10.0.0.1:99999", "port"),
         ("redis://me:s3cret@h/x", "redis://me:***@h/x", "database number"),
         ("/run/redis.sock", "/run/redis.sock", "unix:///run/redis.sock"),
+        ("redis//10.0.0.1:6379", "redis//10.0.0.1:6379", "the scheme is followed by '://'"),
+        ("redis://me:s3cret/s3cret@h", "redis://me:***@h", "contains '/': write '%2F'"),
+        ("redis://me:s3cret?s3cret@h", "redis://me:***@h", "contains '?': write '%3F'"),
+        ("10.0.0.1 10.0.0.2", "10.0.0.1 10.0.0.2", "separate addresses by commas"),
     ] {
         for verb in [&["run", "-n"][..], &["ls"], &["nodes", "show"], &["acquire"]] {
             let mut args = verb.to_vec();
@@ -66,6 +70,15 @@ fn same_server_twice_is_78_at_once() {
         check(fixture.exec(["show", "x", "--node", &list]));
         check(fixture.exec(["ls", "--node", &list]));
     }
+    // Servers in quarantine too: waiting does not help. With three nodes there is a quarantine.
+    let fixture = Fixture::with(Vec::new(), "");
+    let list = format!("{one},{},{twin}", servers[1].address());
+    check(fixture.run(["-w", "1h", "--node", &list, "x", "true"]));
+    check(fixture.run(["-n", "--node", &list, "x", "true"]));
+    check(fixture.run(["--node", &list, "x", "true"]));
+    check(fixture.exec(["acquire", "-w", "1h", "--node", &list, "x"]));
+    check(fixture.exec(["nodes", "admit", "--node", &list]));
+    check(fixture.exec(["nodes", "show", "--node", &list]));
     let list = format!("{one},{one}");
     let ended = fixture.run(["--node", &list, "x", "true"]).assert_code(78);
     ended.assert_stderr("nodes 1 and 2 are the same server");
