@@ -62,9 +62,9 @@ fn dir_flag_selects_local_locks() {
     let folder = fixture.path("named").display().to_string();
     let holder = fixture.hold_with(["--dir", &folder, "x"], "held");
     assert!(fixture.servers[0].keys().is_empty(), "no node is asked");
-    let told = fixture.run(["--dir", &folder, "-n", "x", "true"]).assert_code(75);
+    let told = fixture.run_until_answered(["--dir", &folder, "-n", "x", "true"]).assert_code(75);
     assert!(!told.err().contains("no nodes are configured"), "{told:?}");
-    fixture.run(["-n", "x", "true"]).assert_code(0);
+    fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
     holder.close().assert_code(0);
     let both = ["run", "--node", "redis://h", "--dir", &folder, "x", "true"];
     fixture.exec(both).assert_code(64).assert_stderr("cannot be used with");

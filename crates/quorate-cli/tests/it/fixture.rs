@@ -159,11 +159,17 @@ impl Fixture {
     #[track_caller]
     pub(crate) fn exec_until_answered<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ended {
         let args: Vec<&str> = args.into_iter().collect();
-        let mut ended = self.exec(args.iter().copied());
+        self.until_answered(&args, || self.exec(args.iter().copied()))
+    }
+
+    /// The same with another way to run it.
+    #[track_caller]
+    pub(crate) fn until_answered(&self, args: &[&str], exec: impl Fn() -> Ended) -> Ended {
+        let mut ended = exec();
         self.await_that(&format!("the nodes answer {args:?}"), || {
             let is_answered = ended.0.status.code() != Some(69);
             if !is_answered {
-                ended = self.exec(args.iter().copied());
+                ended = exec();
             }
             is_answered
         });

@@ -221,7 +221,7 @@ fn only_the_beginning_of_a_foreign_value_is_shown() {
         (&["ls"], 0),
         (&["ls", "-o", "json"], 0),
     ] {
-        let ended = exec(&fixture, args.iter().copied()).assert_code(code);
+        let ended = fixture.exec_until_answered(args.iter().copied()).assert_code(code);
         let told = format!("{}{}", ended.out(), ended.err());
         assert!(told.contains("0a1b2c3d…") && !told.contains("0a1b2c3d4"), "{args:?}: {ended:?}");
     }

@@ -85,7 +85,8 @@ fn expired_lease_is_79() {
 fn held_lock_is_not_acquired() {
     let fixture = Fixture::one();
     let holder = fixture.hold("x");
-    exec(&fixture, ["acquire", "-n", "x"]).assert_code(75).assert_stderr("held by");
+    let busy = fixture.exec_until_answered(["acquire", "-n", "x"]).assert_code(75);
+    busy.assert_stderr("held by");
     exec(&fixture, ["acquire", "-w", "500ms", "-E", "3", "x"])
         .assert_code(3)
         .assert_stderr("held by");

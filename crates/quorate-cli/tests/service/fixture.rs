@@ -106,9 +106,18 @@ impl Fixture {
         &self.instances[number % self.instances.len()]
     }
 
-    /// Acquires a lock through the next instance.
+    /// Acquires a lock through the next instance, and again if too few nodes answered: without a
+    /// wait, they have only 50 ms to answer, which can be too short on a busy machine.
     pub(crate) fn acquire(&self, name: &str, request: &Value) -> Response {
-        self.any().acquire(name, request)
+        let mut response = self.any().acquire(name, request);
+        eventually("the nodes answer", PATIENCE, || {
+            let is_answered = response.body["code"] != "no_quorum";
+            if !is_answered {
+                response = self.any().acquire(name, request);
+            }
+            is_answered
+        });
+        response
     }
 
     /// Renews a lease through the next instance.

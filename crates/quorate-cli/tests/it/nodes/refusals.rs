@@ -35,7 +35,7 @@ fn refused_commands_do_not_disturb_a_job_without_quarantine() {
             fixture.exec(["nodes", verb]).assert_code(65);
         }
         outlives(&fixture, "job");
-        fixture.run(["-n", "other", "true"]).assert_code(0);
+        fixture.run_until_answered(["-n", "other", "true"]).assert_code(0);
         job.close().assert_code(0);
     }
 }
@@ -167,7 +167,7 @@ fn server_with_a_stale_record_explains_how_to_remove_it() {
     cmd("DEL").arg("quorate:node").exec(&mut server.connection()).expect("it is deleted");
     let shown = fixture.exec(["nodes", "show"]).assert_code(0);
     assert!(shown.out().ends_with(": attached, without quarantine\n"), "{shown:?}");
-    fixture.run(["-n", "x", "true"]).assert_code(0);
+    fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
 }
 
 /// Runs a command, and checks that it writes nothing to the servers of this fixture.

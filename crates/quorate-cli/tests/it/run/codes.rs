@@ -29,13 +29,13 @@ fn held_lock_is_75_or_the_conflict_exit_code() {
     let fixture = Fixture::one();
     let holder = fixture.hold("x");
     let who = format!("held by quorate/{}", host());
-    fixture.run(["-n", "x", "true"]).assert_code(75).assert_stderr(&who);
-    fixture.run(["-w", "0.5", "x", "true"]).assert_code(75).assert_stderr(&who);
-    fixture.run(["-w", "0", "x", "true"]).assert_code(75);
-    fixture.run(["-n", "-E", "9", "x", "true"]).assert_code(9).assert_stderr(&who);
-    fixture.run(["-n", "y", "true"]).assert_code(0);
+    fixture.run_until_answered(["-n", "x", "true"]).assert_code(75).assert_stderr(&who);
+    fixture.run_until_answered(["-w", "0.5", "x", "true"]).assert_code(75).assert_stderr(&who);
+    fixture.run_until_answered(["-w", "0", "x", "true"]).assert_code(75);
+    fixture.run_until_answered(["-n", "-E", "9", "x", "true"]).assert_code(9).assert_stderr(&who);
+    fixture.run_until_answered(["-n", "y", "true"]).assert_code(0);
     holder.close().assert_code(0);
-    fixture.run(["-n", "x", "true"]).assert_code(0);
+    fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn new_lock_on_full_servers_is_69_with_the_reason() {
         }
         holder.close().assert_code(0);
         set_limit("0");
-        fixture.run(["-n", "y", "true"]).assert_code(0);
+        fixture.run_until_answered(["-n", "y", "true"]).assert_code(0);
     }
 }
 
@@ -124,7 +124,7 @@ fn rejected_permissions_and_passwords_are_77() {
     let fixture = Fixture::without_servers();
     for (password, expected) in [("", "NOAUTH"), (":wrong@", "WRONGPASS")] {
         let url = format!("redis://{password}{}", server.address());
-        let ended = fixture.run(["--node", &url, "-n", "x", "true"]).assert_code(77);
+        let ended = fixture.run_until_answered(["--node", &url, "-n", "x", "true"]).assert_code(77);
         let ended = ended.assert_stderr(expected);
         assert!(!ended.err().contains("wrong@"), "{ended:?}");
         fixture.run(["--node", &url, "x", "true"]).assert_code(77).assert_stderr(expected);
@@ -134,7 +134,10 @@ fn rejected_permissions_and_passwords_are_77() {
     let mut user = cmd("ACL");
     user.arg("SETUSER").arg("guest").arg(&rules);
     user.exec(&mut server.connection()).expect("the user is made");
-    fixture.run(["--node", &url, "-n", "x", "true"]).assert_code(77).assert_stderr("no permission");
+    fixture
+        .run_until_answered(["--node", &url, "-n", "x", "true"])
+        .assert_code(77)
+        .assert_stderr("no permission");
 }
 
 #[test]
@@ -183,7 +186,7 @@ fn command_that_cannot_be_executed_is_126_or_127_and_releases_the_lock() {
     fixture.run(["x", "./text"]).assert_code(126).assert_stderr("./text");
     fixture.run(["x", "/"]).assert_code(126).assert_stderr("cannot run /");
     fixture.run(["x", "--", ""]).assert_code(127).assert_stderr("its name is empty");
-    fixture.run(["-n", "x", "true"]).assert_code(0);
+    fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
 }
 
 #[test]
@@ -212,7 +215,7 @@ fn command_that_cannot_be_executed_is_reported_in_the_requested_format() {
 fn lock_is_released_as_soon_as_the_command_ends() {
     let fixture = Fixture::one();
     for _ in 0..20 {
-        fixture.run(["-n", "x", "false"]).assert_code(1);
+        fixture.run_until_answered(["-n", "x", "false"]).assert_code(1);
     }
     assert!(fixture.servers[0].get("x").is_none());
 }

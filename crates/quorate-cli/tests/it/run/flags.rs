@@ -35,7 +35,8 @@ fn command_text_is_run_by_the_shell() {
 #[test]
 fn command_arguments_are_not_parsed_as_options() {
     let fixture = Fixture::one();
-    let ended = fixture.run(["x", "echo", "-n", "--help", "--", "-v"]).assert_code(0);
+    let ended =
+        fixture.run_until_answered(["x", "echo", "-n", "--help", "--", "-v"]).assert_code(0);
     assert_eq!(ended.out(), "--help -- -v");
     assert_eq!(fixture.run(["x", "--", "echo", "a  b"]).out(), "a  b\n");
     fixture.run(["-x", "x", "true"]).assert_code(0);
@@ -59,7 +60,10 @@ fn several_locks_are_acquired_all_or_none() {
     let ended = fixture.run(["-l", "a", "-l", "c", "b", "--", "sh", "-c", show]).assert_code(0);
     assert_eq!(ended.out(), "a b c\n");
     let holder = fixture.hold("c");
-    fixture.run(["-n", "-l", "a", "-l", "c", "b", "true"]).assert_code(75).assert_stderr("\"c\"");
+    fixture
+        .run_until_answered(["-n", "-l", "a", "-l", "c", "b", "true"])
+        .assert_code(75)
+        .assert_stderr("\"c\"");
     for free in ["a", "b"] {
         assert!(fixture.servers[0].get(free).is_none(), "{free} was given back");
     }
@@ -128,7 +132,8 @@ fn verbose_reports_the_acquire_and_quiet_only_errors() {
     let ended = fixture.run(["--log-format", "json", "-v", "x", "true"]).assert_code(0);
     assert!(ended.err().starts_with(r#"{"level":"info","message":"acquired "#), "{ended:?}");
     let holder = fixture.hold("x");
-    let ended = fixture.run(["--log-format", "json", "-n", "x", "true"]).assert_code(75);
+    let ended =
+        fixture.run_until_answered(["--log-format", "json", "-n", "x", "true"]).assert_code(75);
     assert!(ended.err().starts_with(r#"{"level":"error","message":""#), "{ended:?}");
     holder.close();
 }
@@ -142,14 +147,20 @@ fn holder_and_reason_are_shown_to_waiters() {
     let args = ["--who", "me", "--why", "moving house", "x", "--", "sh", "-c", script];
     let holder = fixture.start(file.into_iter().chain(args));
     fixture.await_file("started");
-    fixture.run(["-n", "x", "true"]).assert_code(75).assert_stderr("held by me (moving house)");
+    fixture
+        .run_until_answered(["-n", "x", "true"])
+        .assert_code(75)
+        .assert_stderr("held by me (moving house)");
     holder.close();
     std::fs::remove_file(fixture.path("started")).expect("it is there");
     // An empty name or reason counts as not given.
     let args = ["--who", "", "--why", " ", "x", "--", "sh", "-c", script];
     let holder = fixture.start(args);
     fixture.await_file("started");
-    let ended = fixture.run(["-n", "x", "true"]).assert_code(75).assert_stderr("held by quorate/");
+    let ended = fixture
+        .run_until_answered(["-n", "x", "true"])
+        .assert_code(75)
+        .assert_stderr("held by quorate/");
     assert!(ended.err().contains(", expires in "), "{ended:?}");
     holder.close();
 }
@@ -163,11 +174,11 @@ fn lock_is_held_for_at_least_min_hold() {
     let mut holder =
         fixture.start(["--min-hold", "1h", "x", "--", "sh", "-c", "echo > done; exit 4"]);
     fixture.await_file("done");
-    fixture.run(["-n", "x", "true"]).assert_code(75);
+    fixture.run_until_answered(["-n", "x", "true"]).assert_code(75);
     assert!(!holder.has_ended());
     holder.signal(rustix::process::Signal::TERM);
     holder.end().assert_code(4);
-    fixture.run(["-n", "x", "true"]).assert_code(0);
+    fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
 }
 
 /// A misspelled command on one host must not keep the other hosts from running the job.
@@ -177,7 +188,7 @@ fn min_hold_is_ignored_if_the_command_cannot_be_executed() {
     fixture.write("text", "");
     for (command, code) in [("no-such-command", 127), ("./text", 126)] {
         fixture.run(["--min-hold", "1h", "x", command]).assert_code(code);
-        fixture.run(["-n", "x", "true"]).assert_code(0);
+        fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
     }
 }
 
@@ -257,16 +268,16 @@ fn flags_of_flock_are_accepted() {
 fn locks_of_another_folder_or_prefix_are_independent() {
     let fixture = Fixture::without_servers();
     let holder = fixture.hold("x");
-    fixture.run(["--local", "-n", "x", "true"]).assert_code(75);
+    fixture.run_until_answered(["--local", "-n", "x", "true"]).assert_code(75);
     let other = fixture.path("other").display().to_string();
-    fixture.run(["--local", "--dir", &other, "-n", "x", "true"]).assert_code(0);
+    fixture.run_until_answered(["--local", "--dir", &other, "-n", "x", "true"]).assert_code(0);
     holder.close();
     let fixture = Fixture::one();
     fixture
         .run(["--prefix", "mine:", "-n", "mine:x", "true"])
         .assert_code(64)
         .assert_stderr("reserved");
-    fixture.run(["--prefix", "mine:", "-n", "quorate:x", "true"]).assert_code(0);
+    fixture.run_until_answered(["--prefix", "mine:", "-n", "quorate:x", "true"]).assert_code(0);
 }
 
 /// The command would always be killed before it could do anything.

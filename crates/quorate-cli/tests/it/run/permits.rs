@@ -100,10 +100,10 @@ fn additional_locks_are_exclusive_and_acquired_in_one_order() {
     let shown: Value = serde_json::from_str(shown.out()).expect("JSON");
     assert_eq!(lines[2], format!("z {}", shown["holder"]["fence"]), "the fence of the permit");
     for name in ["a", "z"] {
-        fixture.run(["-n", name, "true"]).assert_code(75);
-        fixture.run(["-n", "-s", name, "true"]).assert_code(75);
+        fixture.run_until_answered(["-n", name, "true"]).assert_code(75);
+        fixture.run_until_answered(["-n", "-s", name, "true"]).assert_code(75);
     }
-    fixture.run(jobs("2", &["-n", "jobs", "true"])).assert_code(0);
+    fixture.run_until_answered(jobs("2", &["-n", "jobs", "true"])).assert_code(0);
     holder.close().assert_code(0);
     let start = |it: usize| {
         let (one, other) = if it.is_multiple_of(2) { ("a", "z") } else { ("z", "a") };
@@ -120,15 +120,15 @@ fn lock_and_permits_of_the_same_name_are_independent() {
     let fixture = Fixture::one();
     let lock = fixture.hold("jobs");
     let holders = hold_all(&fixture, 1);
-    fixture.run(["-n", "jobs", "true"]).assert_code(75);
+    fixture.run_until_answered(["-n", "jobs", "true"]).assert_code(75);
     lock.close().assert_code(0);
-    fixture.run(jobs("1", &["-n", "jobs", "true"])).assert_code(75);
-    fixture.run(["-n", "jobs", "true"]).assert_code(0);
-    fixture.run(["-n", "-s", "jobs", "true"]).assert_code(0);
+    fixture.run_until_answered(jobs("1", &["-n", "jobs", "true"])).assert_code(75);
+    fixture.run_until_answered(["-n", "jobs", "true"]).assert_code(0);
+    fixture.run_until_answered(["-n", "-s", "jobs", "true"]).assert_code(0);
     for holder in holders {
         holder.close().assert_code(0);
     }
-    fixture.run(jobs("1", &["-n", "-l", "jobs", "jobs", "true"])).assert_code(0);
+    fixture.run_until_answered(jobs("1", &["-n", "-l", "jobs", "jobs", "true"])).assert_code(0);
 }
 
 #[test]

@@ -19,7 +19,9 @@ fn start<'a>(
 
 #[track_caller]
 fn exec<'a>(fixture: &Fixture, identity: &str, args: impl IntoIterator<Item = &'a str>) -> Ended {
-    start(fixture, identity, args).close()
+    let args: Vec<&str> = args.into_iter().collect();
+    let exec = || start(fixture, identity, args.iter().copied()).close();
+    fixture.until_answered(&args, exec)
 }
 
 fn json(ended: &Ended) -> Value {

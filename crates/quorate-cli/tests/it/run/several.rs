@@ -94,7 +94,9 @@ fn more_locks_than_fit_a_set_are_held_all_or_none() {
     let names: Vec<String> = (0..40).map(|number| format!("n{number:02}")).collect();
     let locks = || names.iter().flat_map(|name| ["-l", name]);
     let holder = fixture.hold("n30");
-    let ended = fixture.run(["-n"].into_iter().chain(locks()).chain(["x", "true"])).assert_code(75);
+    let ended = fixture
+        .run_until_answered(["-n"].into_iter().chain(locks()).chain(["x", "true"]))
+        .assert_code(75);
     ended.assert_stderr("\"n30\": held by");
     let waiting = fixture.start(locks().chain(["x", "true"]));
     fixture.await_waiting("n30", 1);

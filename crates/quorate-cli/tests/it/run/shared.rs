@@ -42,7 +42,10 @@ fn readers_come_in_together_and_wait_behind_a_writer() {
 fn shared_request_waits_for_an_exclusive_holder() {
     let fixture = Fixture::one();
     let holder = fixture.hold("x");
-    fixture.run(["-s", "-n", "x", "true"]).assert_code(75).assert_stderr("\"x\": held by quorate/");
+    fixture
+        .run_until_answered(["-s", "-n", "x", "true"])
+        .assert_code(75)
+        .assert_stderr("\"x\": held by quorate/");
     let waiting = [(); 2].map(|()| fixture.start(["-v", "-s", "x", "true"]));
     fixture.await_waiting("x", 2);
     holder.close().assert_code(0);
@@ -56,11 +59,13 @@ fn last_of_shared_and_exclusive_counts() {
     let fixture = Fixture::one();
     let holder = fixture.hold_with(["-s", "x"], "holder");
     for flags in [&["-s"][..], &["--shared"], &["-s", "-s"], &["-x", "-s"], &["-s", "-e", "-s"]] {
-        fixture.run(flags.iter().copied().chain(["-n", "x", "true"])).assert_code(0);
+        fixture.run_until_answered(flags.iter().copied().chain(["-n", "x", "true"])).assert_code(0);
     }
     for flags in [&[][..], &["-x"], &["-s", "-x"], &["-sx"], &["-x", "-x"], &["-s", "--exclusive"]]
     {
-        fixture.run(flags.iter().copied().chain(["-n", "x", "true"])).assert_code(75);
+        fixture
+            .run_until_answered(flags.iter().copied().chain(["-n", "x", "true"]))
+            .assert_code(75);
     }
     holder.close().assert_code(0);
 }
@@ -71,10 +76,10 @@ fn several_locks_are_all_shared() {
     let holder = fixture.hold_with(["-s", "-l", "a", "b"], "holder");
     assert_eq!(fixture.read("holder"), "a\nb\n");
     for name in ["a", "b"] {
-        fixture.run(["-s", "-n", name, "true"]).assert_code(0);
-        fixture.run(["-n", name, "true"]).assert_code(75);
+        fixture.run_until_answered(["-s", "-n", name, "true"]).assert_code(0);
+        fixture.run_until_answered(["-n", name, "true"]).assert_code(75);
     }
-    fixture.run(["-s", "-n", "-l", "b", "-l", "c", "a", "true"]).assert_code(0);
+    fixture.run_until_answered(["-s", "-n", "-l", "b", "-l", "c", "a", "true"]).assert_code(0);
     holder.close().assert_code(0);
 }
 

@@ -43,7 +43,7 @@ fn command_that_ignores_a_signal_keeps_running() {
     fixture.await_file("ready");
     running.signal(Signal::TERM);
     // The signal is forwarded, and the command holds the lock until it ends by itself.
-    fixture.run(["-n", "x", "true"]).assert_code(75);
+    fixture.run_until_answered(["-n", "x", "true"]).assert_code(75);
     fixture.write("stop", "");
     running.end().assert_code(0);
 }
@@ -114,7 +114,7 @@ fn command_and_descendants_are_killed_when_the_guardian_is_killed() {
     for pid in &pids {
         assert!(!is_alive(pid), "all of it is dead");
     }
-    fixture.run(["-n", "x", "true"]).assert_code(0);
+    fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
 }
 
 #[test]

@@ -46,9 +46,10 @@ fn process_that_forks_continuously_is_killed() {
             let script = format!("exec > /dev/null 2>&1; ./again {how}; exec sleep 60");
             let limit = if victim == "none" { ENOUGH } else { "60s" };
             let args = ["--ttl", "2s", "-k", "100ms", "--max-hold", limit, "x", "--", "sh", "-c"];
-            let running = fixture.start(args.into_iter().chain([script.as_str()]));
+            let mut running = fixture.start(args.into_iter().chain([script.as_str()]));
             let generation = || fixture.read("generation").trim().parse().unwrap_or(0);
-            fixture.await_that("it runs", || generation() > 20);
+            // On a busy machine, the limit may come first.
+            fixture.await_that("it runs", || generation() > 20 || running.has_ended());
             match victim {
                 "quorate" => running.signal(Signal::KILL),
                 "guardian" => kill(&children(running.pid())[0].to_string()),
@@ -127,7 +128,7 @@ fn command_continues_after_a_long_pause_of_itself_or_the_guardian() {
         // For the time of many renewals, a waiter does not get the lock.
         fixture.run(["-w", "16", "x", "true"]).assert_code(75);
         pause(Signal::CONT).expect("it is there");
-        fixture.run(["-w", "0.5", "x", "true"]).assert_code(75);
+        fixture.run_until_answered(["-w", "0.5", "x", "true"]).assert_code(75);
     }
     fixture.write("stop", "");
     running.end().assert_code(5);
