@@ -1,5 +1,7 @@
 //! Lists of locks, a page at a time.
 
+use std::collections::BTreeSet;
+
 use quorate_core::{name::Name, quorum::majority};
 
 use crate::{
@@ -117,6 +119,15 @@ impl LockList {
     /// # Ok(()) }
     /// ```
     pub async fn next_page(&mut self) -> Result<Option<LockPage>, InspectError> {
+        self.read_page(None).await
+    }
+
+    /// Reads the next page without the locks that were listed before: those in `known`, or else those
+    /// that an earlier node has.
+    async fn read_page(
+        &mut self,
+        known: Option<&BTreeSet<String>>,
+    ) -> Result<Option<LockPage>, InspectError> {
         let Some(cursor) = self.cursor.clone() else { return Ok(None) };
         let client = &self.client;
         client.check_open()?;
@@ -127,12 +138,13 @@ impl LockList {
         let (names, next) =
             listed.map_err(|node_errors| InspectError::of(client.reports(node_errors)))?;
         let failed = next.as_ref().map_or(names.failed, |next| next.failed);
-        let all = names.all();
+        let mut all = names.all();
+        all.retain(|name| known.is_none_or(|known| !known.contains(name.as_str())));
         let reports = engine::inspect_all(engine, &all, patience).await.into_iter();
-        // Some locks were released since they were listed. Others were on the page of an earlier
-        // node.
+        // Some locks were released since they were listed. Others were listed by another node on an
+        // earlier page.
         let is_listed_here = |(name, lock): &(&Name, LockReport)| {
-            !lock.is_gone() && !names.is_listed_before(name, lock)
+            !lock.is_gone() && (known.is_some() || !names.is_listed_before(name, lock))
         };
         let locks = all.iter().zip(reports).filter(is_listed_here).map(|(_, lock)| lock).collect();
         let count = engine.nodes.len();
@@ -178,15 +190,14 @@ impl LockList {
     pub async fn all(mut self) -> Result<LockPage, InspectError> {
         let nodes = self.client.reports(self.node_errors.clone());
         let mut all = LockPage { locks: Vec::new(), next: None, is_complete: true, nodes };
-        while let Some(page) = self.next_page().await? {
+        let mut listed = BTreeSet::new();
+        while let Some(page) = self.read_page(Some(&listed)).await? {
+            listed.extend(page.locks.iter().map(|lock| lock.name.clone()));
             all.locks.extend(page.locks);
             all.is_complete &= page.is_complete;
             all.nodes = page.nodes;
         }
-        // The sort is stable: of a lock on two pages, the later report remains.
-        all.locks.reverse();
         all.locks.sort_by(|one, other| one.name.cmp(&other.name));
-        all.locks.dedup_by(|one, other| one.name == other.name);
         Ok(all)
     }
 }

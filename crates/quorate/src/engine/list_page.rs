@@ -18,7 +18,7 @@ use crate::{
 pub(crate) struct Names {
     /// The node that listed each name.
     nodes: BTreeMap<Name, usize>,
-    /// The nodes that listed names on earlier pages: all of them before this number.
+    /// How many nodes listed names on earlier pages. The last one may continue on this page.
     on_earlier_pages: usize,
     /// The nodes that could not list all of their names, one bit for each.
     pub(crate) failed: u32,
@@ -31,15 +31,19 @@ impl Names {
         self.nodes.keys().cloned().collect()
     }
 
-    /// Whether a node has this lock that listed it on an earlier page.
+    /// Whether a node has this lock that listed it on an earlier page, as far as its keys show.
     ///
-    /// A node that was listed on this page does not count: it received the lock after it was
+    /// A node that is listed on this page only does not count: it received the lock after it was
     /// listed, or the lock would be on the page through that node.
     pub(crate) fn is_listed_before(&self, name: &Name, lock: &LockReport) -> bool {
         let node = self.nodes.get(name).copied().unwrap_or_default();
         let earlier = lock.nodes.iter().take(node.min(self.on_earlier_pages)).enumerate();
-        let listed = earlier.filter(|(node, _)| self.failed & bit(*node) == 0);
-        listed.into_iter().any(|(_, view)| matches!(view.observation, Observation::Held(_)))
+        let mut listed = earlier.filter(|(node, _)| self.failed & bit(*node) == 0);
+        listed.any(|(_, view)| match &view.observation {
+            // A node finds locks by their fences, which other libraries do not store.
+            Observation::Held(holder) => holder.fence.is_some() || holder.is_shared,
+            Observation::Free | Observation::NodeError(_) => false,
+        })
     }
 }
 
@@ -113,15 +117,21 @@ const SCANNED_MAX: u32 = 200;
 
 #[cfg(test)]
 mod tests {
+    use quorate_core::fence::Fence;
+
     use super::*;
     use crate::inspect::NodeView;
 
     /// A lock that nodes 0 and 1 store when they are asked about it.
     fn on_two_nodes() -> (Name, LockReport) {
+        on_two_nodes_with(Some(Fence::new(7)))
+    }
+
+    fn on_two_nodes_with(fence: Option<Fence>) -> (Name, LockReport) {
         let holder = || crate::error::Holder {
             who: "web/1".into(),
             owner_prefix: None,
-            fence: None,
+            fence,
             held_for: None,
             expires_in: None,
             is_foreign: false,
@@ -164,5 +174,11 @@ mod tests {
         assert!(page(1, 0).is_listed_before(&name, &lock));
         // Node 0 did not list it.
         assert!(!page(1, 1).is_listed_before(&name, &lock));
+    }
+
+    #[test]
+    fn lock_beside_a_foreign_key_of_its_name_is_not_left_out() {
+        let (name, lock) = on_two_nodes_with(None);
+        assert!(!page(1, 0).is_listed_before(&name, &lock));
     }
 }
