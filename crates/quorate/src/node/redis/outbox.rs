@@ -154,6 +154,7 @@ impl Outbox {
         self.has_work = false;
         self.bytes.clear();
         self.gathered = 0;
+        self.is_gathered = false;
         std::mem::take(&mut self.unanswered)
     }
 
@@ -295,17 +296,29 @@ impl Outbox {
     /// sent later, together with others.
     pub(crate) fn leave_work(&mut self, waiting: usize) -> bool {
         let is_busy = self.is_open() && self.unanswered.len() > WRITE_NOW_MAX;
-        self.is_gathered = is_busy && waiting >= GATHERED_MIN;
-        self.has_work = is_busy && !self.is_gathered;
+        let is_gathered = is_busy && waiting >= GATHERED_MIN;
+        // Another caller may have gathered a batch that is not written yet.
+        self.is_gathered |= is_gathered;
+        self.has_work = is_busy && !is_gathered;
         self.has_work
     }
 
-    /// Whether the server has enough to do until its next answer arrives. The driver handles that
-    /// answer and takes all waiting requests then, in one batch, so nobody needs to wake it.
+    /// Whether the server has enough to do until a new request could reach it and be answered. The
+    /// driver handles the next answer before that, and then takes all waiting requests together, so
+    /// nobody needs to wake it.
     fn is_supplied(&self, distance: Duration) -> bool {
-        let calls = distance.as_micros() / CALL_TIME.as_micros();
         let written = self.unanswered.len().saturating_sub(self.gathered);
-        written > WRITE_NOW_MAX && written as u128 >= calls
+        let calls = self.unanswered.iter().take(written).map(|it| {
+            let entries = it.request.command.entries().len();
+            CALL_TIME + ENTRY_TIME * u32::try_from(entries).unwrap_or(u32::MAX)
+        });
+        let mut left = distance;
+        // The first ones usually suffice.
+        written > WRITE_NOW_MAX
+            && calls.into_iter().any(|call| {
+                left = left.saturating_sub(call);
+                left.is_zero()
+            })
     }
 
     /// What a caller that has queued or left requests must do without the mutex.
@@ -313,7 +326,7 @@ impl Outbox {
         let is_busy = self.has_work || self.unanswered.len() > WRITE_NOW_MAX;
         if self.bytes.is_empty() && !self.has_work {
             Flush::Done
-        } else if is_busy && !std::mem::take(&mut self.is_gathered) {
+        } else if is_busy && !self.is_gathered {
             if self.is_supplied(distance) {
                 return Flush::Done;
             }
@@ -332,6 +345,7 @@ impl Outbox {
         let writer = self.writer.take()?;
         let bytes = std::mem::take(&mut self.bytes);
         self.gathered = 0;
+        self.is_gathered = false;
         let generation = self.generation;
         Some(Writing { writer, bytes, written: 0, is_flushed: false, generation })
     }
@@ -358,7 +372,8 @@ impl Outbox {
             bytes.append(&mut self.bytes);
             self.bytes = bytes;
         }
-        // A caller that left work in the meantime could not wake the driver.
+        // A caller that left work in the meantime could not wake the driver. An answer may come too
+        // late for a distant server.
         let is_work_due = self.has_work && !self.is_supplied(distance);
         is_work_due || !self.bytes.is_empty() || self.is_unflushed
     }
@@ -386,6 +401,7 @@ impl std::fmt::Debug for Writer {
 /// What a caller does after it has queued requests.
 #[must_use]
 pub(crate) enum Flush {
+    /// Another task writes them, or the driver does when it handles the next answer.
     Done,
     /// Wake the driver, which writes them.
     Wake(Waker),
@@ -425,9 +441,10 @@ impl Writing {
 /// that the link is busy, and batching pays.
 const WRITE_NOW_MAX: usize = 2;
 
-/// About what a server needs to execute a full batch. A distant server gets as many calls as it can
-/// execute while an answer travels, so that it does not wait for the next one.
-const CALL_TIME: Duration = Duration::from_micros(100);
+/// About what a server needs for a call, and for each of its entries, with a script as short as
+/// those of the default mode. Less than that would leave it idle, more would make batches smaller.
+const CALL_TIME: Duration = Duration::from_micros(8);
+const ENTRY_TIME: Duration = Duration::from_micros(3);
 
 /// A caller that finds a whole batch waiting writes it, although the link is busy: waking the
 /// driver would cost a switch to another thread.
