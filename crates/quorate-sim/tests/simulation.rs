@@ -270,7 +270,7 @@ fn violation_is_shrunk_replayed_and_drawn() {
 /// Seeds that once broke a promise, or that the checker reported wrongly.
 #[test]
 fn seeds_that_failed_before_pass() {
-    for from in [50_037_350, 60_027_235, 61_778_031, 400_365_071, 400_888_147] {
+    for from in [50_037_350, 60_027_235, 61_778_031, 400_365_071, 400_888_147, 500_157_518] {
         let totals = Campaign { from, ..campaign(1) }.run(|_| {});
         assert!(totals.first.is_none(), "{:?}", totals.first);
     }

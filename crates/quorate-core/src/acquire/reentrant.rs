@@ -32,7 +32,7 @@ impl Acquire {
             return;
         }
         if !self.granted().is_empty() {
-            self.poll_after(polls::RETRY_MS << self.split_polls.min(DOUBLINGS_MAX), now);
+            self.poll_after(SPLIT_POLL_MS << self.split_polls.min(DOUBLINGS_MAX), now);
             self.split_polls = self.split_polls.saturating_add(1);
         }
     }
@@ -52,7 +52,7 @@ impl Acquire {
             self.is_waiting() && self.outcome.is_none() && call.incarnation == self.incarnation;
         if is_waiting && self.nodes[node].grant.is_some() && !self.has_majority() {
             self.nodes[node].has_earlier_waiter = true;
-            self.poll_after(polls::RETRY_MS, now);
+            self.poll_after(SPLIT_POLL_MS, now);
         }
     }
 
@@ -76,6 +76,9 @@ impl Acquire {
     }
 }
 
-/// The first backoff of an entry. The other entries of its identity poll twice in this time.
+/// The first poll of an entry with less than a majority. Meanwhile no owner holds the lock, and new
+/// entries that come more often than earlier ones withdraw would keep the earlier ticket waiting.
+const SPLIT_POLL_MS: u64 = 10;
+/// The first backoff of an entry. The other entries of its identity poll several times meanwhile.
 const BACKOFF_MS: u64 = 4 * polls::RETRY_MS;
 const DOUBLINGS_MAX: u32 = 10;
