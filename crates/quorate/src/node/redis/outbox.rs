@@ -303,16 +303,16 @@ impl Outbox {
         self.has_work
     }
 
-    /// Whether the server has enough to do until a new request could reach it and be answered. The
-    /// driver handles the next answer before that, and then takes all waiting requests together, so
-    /// nobody needs to wake it.
+    /// Whether the server has enough to do for the time of two round trips. The driver handles the
+    /// next answer before that, and then takes all waiting requests together, so nobody needs to
+    /// wake it. One round trip would suffice if both threads ran as soon as they could.
     fn is_supplied(&self, distance: Duration) -> bool {
         let written = self.unanswered.len().saturating_sub(self.gathered);
         let calls = self.unanswered.iter().take(written).map(|it| {
             let entries = it.request.command.entries().len();
             CALL_TIME + ENTRY_TIME * u32::try_from(entries).unwrap_or(u32::MAX)
         });
-        let mut left = distance;
+        let mut left = distance.saturating_mul(2);
         // The first ones usually suffice.
         written > WRITE_NOW_MAX
             && calls.into_iter().any(|call| {
