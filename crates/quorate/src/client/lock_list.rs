@@ -122,8 +122,8 @@ impl LockList {
         self.read_page(None).await
     }
 
-    /// Reads the next page without the locks that were listed before: those in `known`, or else those
-    /// that an earlier node has.
+    /// Reads the next page without the locks that were listed before: those in `known`, or else
+    /// those that an earlier node has.
     async fn read_page(
         &mut self,
         known: Option<&BTreeSet<String>>,
