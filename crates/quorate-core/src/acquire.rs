@@ -191,6 +191,8 @@ impl Acquire {
         if let Some((node, call)) = self.to_send.pop_front() {
             return Output::Call { node, call };
         }
+        // It may wait for long, and there may be many.
+        self.to_send = VecDeque::new();
         match self.outcome {
             Some(_) => Output::Idle,
             None => Output::Wait { until: self.due_at() },

@@ -98,7 +98,7 @@ pub struct Client<S> {
     /// The calls of each set that is not held and has not failed yet.
     sets: BTreeMap<CallId, Box<[CallId]>>,
     deadlines: BTreeSet<(Moment, CallId)>,
-    last_call: u64,
+    calls_begun: u64,
     watchdog: Watchdog,
     outgoing: Box<[Outgoing]>,
     debts: Box<[Debts]>,
@@ -154,7 +154,7 @@ impl<S: OwnerSource> Client<S> {
             calls: BTreeMap::new(),
             sets: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            last_call: 0,
+            calls_begun: 0,
             watchdog: Watchdog::new(&config, jitter),
             outgoing: (0..nodes).map(|_| Outgoing::default()).collect(),
             debts: (0..nodes).map(|_| Debts::default()).collect(),
@@ -181,13 +181,13 @@ impl<S: OwnerSource> Client<S> {
         if waiter.want().gets_pushes() {
             self.registry.wait(waiter.owner(), &waiter.want().name, id);
         }
-        self.begin(id, Work::Acquire(waiter), Purpose::Acquire, now)
+        self.begin(id, Work::Acquire(waiter), now)
     }
 
     /// Sends one command about an owner to all nodes. A release ends the use of the owner.
     pub fn ask(&mut self, claim: Claim, machine: Machine, now: Moment) -> CallId {
         if machine.kind() == RoundKind::Release {
-            self.registry.forget(&claim.owner);
+            self.registry.forget(&claim.owner, &claim.name);
         }
         self.begin_round(claim, machine, Purpose::Round, now)
     }
@@ -347,7 +347,7 @@ impl<S: OwnerSource> Client<S> {
     pub fn handle_timeout(&mut self, wall: Duration, patience: Patience<'_>, now: Moment) {
         // Each at most once. What is due again immediately waits for the next call.
         let due: Vec<CallId> =
-            self.deadlines.range(..=(now, CallId(u64::MAX))).map(|it| it.1).collect();
+            self.deadlines.range(..=(now, CallId::LAST)).map(|it| it.1).collect();
         for id in due {
             if let Some(call) = self.calls.get_mut(&id) {
                 call.handle_timeout(now);

@@ -3,77 +3,116 @@
 //! Renewals may be early, so that renewals which are due at about the same time share a batch. The
 //! end of a lease is never early.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::{backoff::Jitter, moment::Moment};
 
-/// Renewals and ends of the leases of one client, by lease number.
+/// Renewals and ends of the leases of one client, ordered by time. Each lease has its own
+/// [`Times`].
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Schedule {
-    renewals: Deadlines,
-    ends: Deadlines,
+    renewals: BTreeSet<(Moment, u64)>,
+    ends: BTreeSet<(Moment, u64)>,
+}
+
+/// When one lease is due. The owner of the lease keeps them next to it.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Times {
+    renewal: Option<Moment>,
+    end: Option<Moment>,
+}
+
+impl Times {
+    /// When the lease is due for renewal, if it is.
+    #[must_use]
+    pub const fn renewal(&self) -> Option<Moment> {
+        self.renewal
+    }
+
+    /// The lease was returned by [`Schedule::take_renewals`].
+    pub const fn handle_renewal_taken(&mut self) {
+        self.renewal = None;
+    }
+
+    /// The lease was returned by [`Schedule::take_ended`].
+    pub const fn handle_end_taken(&mut self) {
+        self.end = None;
+    }
 }
 
 impl Schedule {
     /// An empty schedule.
     #[must_use]
     pub const fn new() -> Self {
-        Self { renewals: Deadlines::new(), ends: Deadlines::new() }
+        Self { renewals: BTreeSet::new(), ends: BTreeSet::new() }
     }
 
     /// Renews the lease at `at`, instead of at an earlier choice.
-    pub fn renew_at(&mut self, lease: u64, at: Moment) {
-        self.renewals.set(lease, at);
+    pub fn renew_at(&mut self, lease: u64, times: &mut Times, at: Moment) {
+        set(&mut self.renewals, lease, &mut times.renewal, Some(at));
     }
 
     /// Stops renewing the lease.
-    pub fn cancel_renewal(&mut self, lease: u64) {
-        self.renewals.remove(lease);
-    }
-
-    /// When the lease is due for renewal, if it is.
-    #[must_use]
-    pub fn renewal_of(&self, lease: u64) -> Option<Moment> {
-        self.renewals.times.get(&lease).copied()
+    pub fn cancel_renewal(&mut self, lease: u64, times: &mut Times) {
+        set(&mut self.renewals, lease, &mut times.renewal, None);
     }
 
     /// Reports the lease in [`take_ended`](Self::take_ended) at `at`.
-    pub fn end_at(&mut self, lease: u64, at: Moment) {
-        self.ends.set(lease, at);
+    pub fn end_at(&mut self, lease: u64, times: &mut Times, at: Moment) {
+        set(&mut self.ends, lease, &mut times.end, Some(at));
     }
 
     /// Removes the lease.
-    pub fn remove(&mut self, lease: u64) {
-        self.renewals.remove(lease);
-        self.ends.remove(lease);
+    pub fn remove(&mut self, lease: u64, times: &mut Times) {
+        self.cancel_renewal(lease, times);
+        set(&mut self.ends, lease, &mut times.end, None);
     }
 
     /// Removes and returns the leases that are due for renewal at `now` or within [`BATCH_WINDOW`].
     /// Returns none unless at least one is due at `now`.
     pub fn take_renewals(&mut self, now: Moment) -> Vec<u64> {
-        if self.renewals.first().is_none_or(|first| now < first) {
+        if self.renewals.first().is_none_or(|(first, _)| now < *first) {
             return Vec::new();
         }
-        self.renewals.take_until(now.saturating_add(BATCH_WINDOW))
+        take_until(&mut self.renewals, now.saturating_add(BATCH_WINDOW))
     }
 
     /// Removes and returns the leases whose end has passed at `now`.
     pub fn take_ended(&mut self, now: Moment) -> Vec<u64> {
-        mutate!(NoLossSignal => return { self.ends.take_until(now); Vec::new() });
-        self.ends.take_until(now)
+        mutate!(NoLossSignal => return { take_until(&mut self.ends, now); Vec::new() });
+        take_until(&mut self.ends, now)
     }
 
     /// When the next renewal or end is due.
     #[must_use]
     pub fn next(&self) -> Option<Moment> {
-        match (self.renewals.first(), self.ends.first()) {
-            (Some(renewal), Some(end)) => Some(renewal.min(end)),
-            (renewal, end) => renewal.or(end),
-        }
+        let firsts = [self.renewals.first(), self.ends.first()];
+        firsts.into_iter().flatten().map(|(at, _)| *at).min()
     }
+}
+
+/// Moves a lease to another time.
+fn set(
+    by_time: &mut BTreeSet<(Moment, u64)>,
+    lease: u64,
+    known: &mut Option<Moment>,
+    at: Option<Moment>,
+) {
+    if *known == at {
+        return;
+    }
+    if let Some(before) = std::mem::replace(known, at) {
+        by_time.remove(&(before, lease));
+    }
+    by_time.extend(at.map(|at| (at, lease)));
+}
+
+fn take_until(by_time: &mut BTreeSet<(Moment, u64)>, until: Moment) -> Vec<u64> {
+    let mut taken = Vec::new();
+    while by_time.first().is_some_and(|(at, _)| *at <= until) {
+        taken.extend(by_time.pop_first().map(|(_, lease)| lease));
+    }
+    taken
 }
 
 /// When to renew a lease that was acquired or last renewed at `sent_at`: after a third of its ttl,
@@ -118,47 +157,6 @@ const SLOTS_PER_TTL: u64 = 48;
 /// Renewals that are due within this time of the first one share its batch.
 pub const BATCH_WINDOW: Duration = Duration::from_millis(5);
 
-/// Leases ordered by time.
-#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-struct Deadlines {
-    by_time: BTreeSet<(Moment, u64)>,
-    times: BTreeMap<u64, Moment>,
-}
-
-impl Deadlines {
-    const fn new() -> Self {
-        Self { by_time: BTreeSet::new(), times: BTreeMap::new() }
-    }
-
-    fn set(&mut self, lease: u64, at: Moment) {
-        self.remove(lease);
-        self.by_time.insert((at, lease));
-        self.times.insert(lease, at);
-    }
-
-    fn remove(&mut self, lease: u64) {
-        if let Some(at) = self.times.remove(&lease) {
-            self.by_time.remove(&(at, lease));
-        }
-    }
-
-    fn first(&self) -> Option<Moment> {
-        self.by_time.first().map(|(at, _)| *at)
-    }
-
-    fn take_until(&mut self, until: Moment) -> Vec<u64> {
-        let mut taken = Vec::new();
-        while let Some((at, lease)) = self.by_time.first().copied() {
-            if until < at {
-                break;
-            }
-            self.remove(lease);
-            taken.push(lease);
-        }
-        taken
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,7 +169,7 @@ mod tests {
     fn renewals_within_the_batch_window_are_taken_together() {
         let mut schedule = Schedule::new();
         for (lease, ms) in [(1, 100), (2, 101), (3, 105), (4, 106)] {
-            schedule.renew_at(lease, at(ms));
+            schedule.renew_at(lease, &mut Times::default(), at(ms));
         }
         assert_eq!(schedule.take_renewals(at(99)), [], "none is due yet");
         assert_eq!(schedule.take_renewals(at(100)), [1, 2, 3]);
@@ -181,7 +179,7 @@ mod tests {
     #[test]
     fn end_of_a_lease_is_never_early() {
         let mut schedule = Schedule::new();
-        schedule.end_at(1, at(100));
+        schedule.end_at(1, &mut Times::default(), at(100));
         assert_eq!(schedule.take_ended(at(99)), []);
         assert_eq!(schedule.take_ended(at(100)), [1]);
         assert_eq!(schedule.next(), None);
@@ -189,15 +187,15 @@ mod tests {
 
     #[test]
     fn lease_has_one_renewal_and_one_end_and_can_be_removed() {
-        let mut schedule = Schedule::new();
-        schedule.renew_at(1, at(100));
-        schedule.renew_at(1, at(50));
-        schedule.end_at(1, at(300));
+        let (mut schedule, mut times) = (Schedule::new(), Times::default());
+        schedule.renew_at(1, &mut times, at(100));
+        schedule.renew_at(1, &mut times, at(50));
+        schedule.end_at(1, &mut times, at(300));
         assert_eq!(schedule.next(), Some(at(50)));
-        schedule.cancel_renewal(1);
+        schedule.cancel_renewal(1, &mut times);
         assert_eq!(schedule.next(), Some(at(300)));
-        schedule.remove(1);
-        assert_eq!(schedule, Schedule::new());
+        schedule.remove(1, &mut times);
+        assert_eq!((schedule, times), (Schedule::new(), Times::default()));
     }
 
     #[test]

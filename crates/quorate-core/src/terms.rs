@@ -10,8 +10,9 @@ use crate::moment::Moment;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Terms {
     ttl_ms: u64,
-    vote_timeout: Duration,
-    drift: Drift,
+    /// In nanoseconds, like the drift allowance for the ttl. Each lease and each call has terms.
+    vote_timeout_ns: u64,
+    allowance_ns: u64,
 }
 
 impl Terms {
@@ -27,7 +28,8 @@ impl Terms {
             return Err(TermsError::TooLong { ttl, max: TTL_MAX });
         }
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-        let terms = Self { ttl_ms, vote_timeout, drift };
+        let allowance_ns = nanos(drift.allowance(Duration::from_millis(ttl_ms)));
+        let terms = Self { ttl_ms, vote_timeout_ns: nanos(vote_timeout), allowance_ns };
         if terms.usable().is_zero() {
             return Err(TermsError::TooShort { ttl, allowance: drift.allowance(ttl) });
         }
@@ -49,13 +51,13 @@ impl Terms {
     /// How long to wait for a silent node.
     #[must_use]
     pub const fn vote_timeout(&self) -> Duration {
-        self.vote_timeout
+        Duration::from_nanos(self.vote_timeout_ns)
     }
 
     /// The same terms with another vote timeout. It does not affect safety.
     #[must_use]
-    pub const fn with_vote_timeout(mut self, vote_timeout: Duration) -> Self {
-        self.vote_timeout = vote_timeout;
+    pub fn with_vote_timeout(mut self, vote_timeout: Duration) -> Self {
+        self.vote_timeout_ns = nanos(vote_timeout);
         self
     }
 
@@ -75,19 +77,27 @@ impl Terms {
     /// When a silent node counts as unknown.
     #[must_use]
     pub fn give_up_at(&self, sent_at: Moment) -> Moment {
-        sent_at.saturating_add(self.vote_timeout)
+        sent_at.saturating_add(self.vote_timeout())
     }
 
     /// When the key has expired on every node, if it was last written before `written_by`.
     #[must_use]
     pub fn expired_everywhere_at(&self, written_by: Moment) -> Moment {
-        let ttl = self.ttl();
-        written_by.saturating_add(ttl.saturating_add(self.drift.allowance(ttl)))
+        written_by.saturating_add(self.ttl().saturating_add(self.allowance()))
     }
 
     fn usable(&self) -> Duration {
-        self.ttl().saturating_sub(self.drift.allowance(self.ttl()))
+        self.ttl().saturating_sub(self.allowance())
     }
+
+    const fn allowance(&self) -> Duration {
+        Duration::from_nanos(self.allowance_ns)
+    }
+}
+
+/// At most 584 years. A longer allowance leaves nothing of any ttl.
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// How much two clocks may disagree about the length of a ttl.

@@ -1,5 +1,7 @@
 //! One call of a client: its state machine and its caller.
 
+use std::num::NonZeroU64;
+
 use super::{
     Config, Debt,
     round::{self, QuorumRound},
@@ -16,17 +18,31 @@ use crate::{
 
 /// Identifies a call of one client. Later calls have larger ids.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct CallId(pub(super) u64);
+pub struct CallId(NonZeroU64);
+
+impl CallId {
+    /// Larger than the id of any call.
+    pub(super) const LAST: Self = Self(NonZeroU64::MAX);
+
+    /// The id of the call after the first `calls` ones.
+    pub(super) const fn after(calls: u64) -> Self {
+        Self(NonZeroU64::MIN.saturating_add(calls))
+    }
+
+    #[cfg(test)]
+    pub(super) const fn number(self) -> u64 {
+        self.0.get()
+    }
+}
 
 /// One call. It exists until its caller is done with it and every node has answered.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub(super) work: Work,
-    pub(super) purpose: Purpose,
     pub(super) started_at: Moment,
     pub(super) caller: Caller,
     /// The number of commands without a reply.
-    pub(super) open: usize,
+    pub(super) open: u32,
     pub(super) due: Option<Moment>,
     /// The outcome that was reported last.
     pub(super) reported: Option<Ended>,
@@ -36,12 +52,11 @@ pub struct Call {
 
 /// The state machine of a call.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a call is boxed, and most wait for a lock")]
 pub(super) enum Work {
     /// Acquires a lock or adopts a lease.
     Acquire(Waiter),
     /// Asks each node once.
-    Round(QuorumRound),
+    Round(QuorumRound, Purpose),
 }
 
 /// Whether the caller waits for the outcome.
@@ -87,9 +102,9 @@ pub struct Hold {
 }
 
 impl Call {
-    pub(super) const fn new(work: Work, purpose: Purpose, now: Moment) -> Self {
+    pub(super) const fn new(work: Work, now: Moment) -> Self {
         let (caller, open, due, reported) = (Caller::Waits, 0, None, None);
-        Self { work, purpose, started_at: now, caller, open, due, reported, lease: None }
+        Self { work, started_at: now, caller, open, due, reported, lease: None }
     }
 
     /// The state machine of an acquire.
@@ -97,7 +112,7 @@ impl Call {
     pub const fn waiter(&self) -> Option<&Waiter> {
         match &self.work {
             Work::Acquire(waiter) => Some(waiter),
-            Work::Round(_) => None,
+            Work::Round(..) => None,
         }
     }
 
@@ -106,14 +121,17 @@ impl Call {
     pub const fn round(&self) -> Option<&QuorumRound> {
         match &self.work {
             Work::Acquire(_) => None,
-            Work::Round(round) => Some(round),
+            Work::Round(round, _) => Some(round),
         }
     }
 
     /// Its purpose.
     #[must_use]
     pub const fn purpose(&self) -> Purpose {
-        self.purpose
+        match &self.work {
+            Work::Acquire(_) => Purpose::Acquire,
+            Work::Round(_, purpose) => *purpose,
+        }
     }
 
     /// When it began.
@@ -133,7 +151,7 @@ impl Call {
     pub fn ended(&self) -> Option<Ended> {
         match &self.work {
             Work::Acquire(waiter) => waiter.machine().outcome().map(Ended::Acquire),
-            Work::Round(round) => round.machine().ended().map(|ended| match ended {
+            Work::Round(round, _) => round.machine().ended().map(|ended| match ended {
                 round::Ended::Renew(outcome) => Ended::Renew(outcome),
                 round::Ended::Round(kind, outcome) => Ended::Round(kind, outcome),
             }),
@@ -174,7 +192,7 @@ impl Call {
     pub(super) fn handle_timeout(&mut self, now: Moment) {
         match &mut self.work {
             Work::Acquire(waiter) => waiter.handle_timeout(now),
-            Work::Round(round) => round.handle_timeout(now),
+            Work::Round(round, _) => round.handle_timeout(now),
         }
     }
 
@@ -182,7 +200,7 @@ impl Call {
         match &mut self.work {
             Work::Acquire(waiter) => waiter.handle_abandon(),
             // A round continues without its caller.
-            Work::Round(_) => {}
+            Work::Round(..) => {}
         }
     }
 
@@ -214,7 +232,7 @@ impl Call {
         self.open = self.open.saturating_sub(1);
         match &mut self.work {
             Work::Acquire(_) => None,
-            Work::Round(round) => round.handle_answer(config, node, command, reply, now),
+            Work::Round(round, _) => round.handle_answer(config, node, command, reply, now),
         }
     }
 }

@@ -43,6 +43,7 @@ impl<S: OwnerSource> Client<S> {
         let owner = self.naming.next_owner(&position, &kind);
         let adopts = Some(Box::new(Adoption { from, owner, fenced }));
         let (wait, dialect) = (Wait::Never, Dialect::Queue);
+        let kind = kind.boxed();
         Some(self.acquire(Want { name, terms, kind, wait, dialect, adopts }, now))
     }
 

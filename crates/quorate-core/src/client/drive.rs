@@ -28,17 +28,11 @@ impl<S: OwnerSource> Client<S> {
     ) -> CallId {
         let round = QuorumRound::start(claim, machine);
         let id = self.next_call();
-        self.begin(id, Work::Round(round), purpose, now)
+        self.begin(id, Work::Round(round, purpose), now)
     }
 
-    pub(super) fn begin(
-        &mut self,
-        id: CallId,
-        work: Work,
-        purpose: Purpose,
-        now: Moment,
-    ) -> CallId {
-        self.calls.insert(id, Box::new(Call::new(work, purpose, now)));
+    pub(super) fn begin(&mut self, id: CallId, work: Work, now: Moment) -> CallId {
+        self.calls.insert(id, Box::new(Call::new(work, now)));
         if self.is_closed {
             self.give_up(id, now);
         } else {
@@ -83,7 +77,7 @@ impl<S: OwnerSource> Client<S> {
     /// Executes the outputs of a call until it waits for an input.
     pub(super) fn drive(&mut self, id: CallId, now: Moment) {
         let Some(call) = self.calls.get_mut(&id) else { return };
-        let mut send = |call: &mut usize, node: usize, about, command| {
+        let mut send = |call: &mut u32, node: usize, about, command| {
             if let Some(outgoing) = self.outgoing.get_mut(node) {
                 *call = call.saturating_add(1);
                 outgoing.push(about, command);
@@ -95,8 +89,12 @@ impl<S: OwnerSource> Client<S> {
                     waiter::Output::Wait(owner) => {
                         self.registry.wait(&owner, &waiter.want().name, id);
                     }
-                    waiter::Output::Hold(owner) => self.registry.hold(&owner),
-                    waiter::Output::Forget(owner) => self.registry.forget(&owner),
+                    waiter::Output::Hold(owner) => {
+                        self.registry.hold(&owner, &waiter.want().name);
+                    }
+                    waiter::Output::Forget(owner) => {
+                        self.registry.forget(&owner, &waiter.want().name);
+                    }
                     waiter::Output::Send { node, node_call, is_first, command } => {
                         let question = Question { call: id, node_call, sent_at: now, is_first };
                         send(&mut call.open, node, About::Waiter(question), command);
@@ -105,7 +103,7 @@ impl<S: OwnerSource> Client<S> {
                     waiter::Output::Idle => break None,
                 }
             },
-            Work::Round(round) => loop {
+            Work::Round(round, _) => loop {
                 match round.poll_output(&self.config) {
                     round::Output::Send { node, command } => {
                         send(&mut call.open, node, About::Round(id), command);
@@ -135,7 +133,7 @@ impl<S: OwnerSource> Client<S> {
     /// Applies the outcome of a call to its lease.
     fn handle_ended(&mut self, id: CallId, ended: Ended, now: Moment) {
         let Some(call) = self.calls.get(&id) else { return };
-        match (call.purpose, ended) {
+        match (call.purpose(), ended) {
             (Purpose::Extend(lease, extending), Ended::Renew(outcome)) => {
                 let sent_at = call.started_at;
                 self.watchdog.handle_extension_ended(lease, extending, outcome, sent_at, now);
@@ -194,7 +192,7 @@ impl<S: OwnerSource> Client<S> {
     pub(super) fn waiter_mut(&mut self, id: CallId) -> Option<&mut Waiter> {
         match &mut self.calls.get_mut(&id)?.work {
             Work::Acquire(waiter) => Some(waiter),
-            Work::Round(_) => None,
+            Work::Round(..) => None,
         }
     }
 
@@ -204,7 +202,8 @@ impl<S: OwnerSource> Client<S> {
     }
 
     pub(super) const fn next_call(&mut self) -> CallId {
-        self.last_call = self.last_call.saturating_add(1);
-        CallId(self.last_call)
+        let id = CallId::after(self.calls_begun);
+        self.calls_begun = self.calls_begun.saturating_add(1);
+        id
     }
 }

@@ -1,5 +1,7 @@
 //! A lease that a client holds.
 
+use std::sync::Arc;
+
 use super::round::Claim;
 use crate::{
     command::Owner,
@@ -10,6 +12,7 @@ use crate::{
     name::Name,
     queue::{FencedLease, Group, group},
     quorum::NodeSet,
+    schedule::Times,
     terms::Terms,
 };
 
@@ -58,10 +61,14 @@ pub struct HeldLease {
     untaken: NodeSet,
     renewal: Renewal,
     pub(super) lease: Lease,
-    terms: Terms,
-    longest: Terms,
-    /// The nodes that have a larger fence, which another entry of its identity has.
-    above: Vec<(usize, Fence)>,
+    pub(super) times: Times,
+    /// Shared by leases with the same terms.
+    terms: Arc<Terms>,
+    longest: Arc<Terms>,
+    /// The nodes that have a larger fence, which another entry of its identity has. Absent for
+    /// other leases, of which there may be many.
+    #[expect(clippy::box_collection, reason = "a third of the size while it is absent")]
+    above: Option<Box<Vec<(usize, Fence)>>>,
     /// Set once every node has answered the call that acquired it.
     pub(super) has_only_keys: bool,
     is_extended: bool,
@@ -70,7 +77,10 @@ pub struct HeldLease {
 }
 
 impl HeldLease {
-    pub(super) fn new(acquired: Acquired) -> Self {
+    /// `known`: the terms of another lease, which may be the same.
+    pub(super) fn new(acquired: Acquired, known: Option<&Arc<Terms>>) -> Self {
+        let same = known.filter(|known| ***known == acquired.terms).cloned();
+        let terms = same.unwrap_or_else(|| Arc::new(acquired.terms));
         Self {
             name: acquired.name,
             owner: acquired.owner,
@@ -78,9 +88,10 @@ impl HeldLease {
             untaken: acquired.untaken,
             renewal: acquired.renewal,
             lease: Lease::new(acquired.valid_until, acquired.hold_until),
-            terms: acquired.terms,
-            longest: acquired.terms,
-            above: Vec::new(),
+            times: Times::default(),
+            longest: terms.clone(),
+            terms,
+            above: None,
             has_only_keys: false,
             is_extended: false,
             is_retired: false,
@@ -118,14 +129,18 @@ impl HeldLease {
 
     /// The terms with which it is renewed.
     #[must_use]
-    pub const fn terms(&self) -> Terms {
-        self.terms
+    pub fn terms(&self) -> Terms {
+        *self.terms
+    }
+
+    pub(super) const fn shared_terms(&self) -> &Arc<Terms> {
+        &self.terms
     }
 
     /// The longest terms with which a node may have stored the key.
     #[must_use]
-    pub const fn longest(&self) -> Terms {
-        self.longest
+    pub fn longest(&self) -> Terms {
+        *self.longest
     }
 
     /// Whether it is renewed.
@@ -178,13 +193,14 @@ impl HeldLease {
         if !matches!(group(&self.owner), Some(Group::Identity(_))) {
             return;
         }
-        self.above.retain(|(known, _)| *known != node);
-        self.above.push((node, fence));
-        let mut fences: Vec<Fence> = self.above.iter().map(|(_, fence)| *fence).collect();
+        let above = self.above.get_or_insert_default();
+        above.retain(|(known, _)| *known != node);
+        above.push((node, fence));
+        let mut fences: Vec<Fence> = above.iter().map(|(_, fence)| *fence).collect();
         fences.sort_unstable_by(|one, other| other.cmp(one));
         if let Some(agreed) = fences.get(quorum.saturating_sub(1)) {
             self.fenced = Some(fenced.with_fence(*agreed));
-            self.above.retain(|(_, fence)| fence > agreed);
+            above.retain(|(_, fence)| fence > agreed);
         }
     }
 
@@ -213,9 +229,9 @@ impl HeldLease {
     /// these terms.
     pub(super) fn extend_to(&mut self, terms: Terms, now: Moment) -> Result<Extension, LostReason> {
         self.check_extension(now)?;
-        self.terms = terms;
+        self.terms = Arc::new(terms);
         if terms.ttl() > self.longest.ttl() {
-            self.longest = terms;
+            self.longest = self.terms.clone();
         }
         Ok(self.record_extension(&terms, now))
     }

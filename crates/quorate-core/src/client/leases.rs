@@ -77,7 +77,7 @@ impl<S: OwnerSource> Client<S> {
     /// more and ignores pushes about it.
     pub fn leave(&mut self, lease: LeaseId) -> Option<HeldLease> {
         let held = self.watchdog.remove_lease(lease)?;
-        self.registry.forget(held.owner());
+        self.registry.forget(held.owner(), held.name());
         Some(held)
     }
 
@@ -85,7 +85,7 @@ impl<S: OwnerSource> Client<S> {
     /// its positions in queues.
     pub fn leave_as(&mut self, lease: LeaseId, owner: &Owner) -> Option<HeldLease> {
         let held = self.leave(lease)?;
-        self.registry.forget(owner);
+        self.registry.forget(owner, held.name());
         for node in 0..self.config.nodes {
             self.release_orphan(node, held.name().clone(), held.owner().clone());
         }

@@ -26,6 +26,15 @@ pub struct OwnerKind {
 }
 
 impl OwnerKind {
+    /// An exclusive owner without anything special, as most are.
+    pub const PLAIN: Self = Self { is_shared: false, identity: None, tag: None, label: None };
+
+    /// The form in which a call keeps it. `None` if it is [plain](Self::PLAIN).
+    #[must_use]
+    pub fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::PLAIN).then(|| Box::new(self))
+    }
+
     /// The kind of an owner that continues the lease of this one.
     #[must_use]
     pub fn of(owner: &Owner) -> Self {

@@ -40,7 +40,7 @@ impl<S> Client<S> {
             calls,
             sets,
             deadlines: _,
-            last_call,
+            calls_begun,
             watchdog,
             outgoing,
             debts,
@@ -48,7 +48,7 @@ impl<S> Client<S> {
             is_closed,
         } = self;
         to.whole(&(up, registry, events.len(), is_closed));
-        to.detail(last_call);
+        to.detail(calls_begun);
         to.detail(sets);
         for (id, call) in calls {
             to.detail(id);
@@ -107,21 +107,22 @@ impl<S> Client<S> {
 impl Call {
     /// Whether nothing remains to be decided and only replies are outstanding.
     fn is_settled(&self) -> bool {
-        let is_release = matches!(&self.work, Work::Round(round)
+        let is_release = matches!(&self.work, Work::Round(round, _)
             if round.machine().kind() == RoundKind::Release);
         let is_over = self.ended().is_some() && self.due.is_none();
         self.caller == Caller::Gone && (is_over || is_release)
     }
 
     fn observe(&self, to: &mut impl Observer) {
-        let Self { work, purpose, started_at, caller, open, due, reported, lease } = self;
+        let Self { work, started_at, caller, open, due, reported, lease } = self;
+        let purpose = self.purpose();
         to.whole(&caller);
         // `started_at` only determines when a lease is renewed next, and `open` follows from the
         // commands in transit.
         to.detail(&(started_at, open, purpose, due, reported, lease));
         match work {
             Work::Acquire(waiter) => waiter.observe(self.is_settled(), to),
-            Work::Round(round) => {
+            Work::Round(round, _) => {
                 let Claim { name: _, owner, terms: _, from, untaken, fenced } = round.claim();
                 let parts = (from, untaken, fenced, round.machine());
                 to.whole(owner);

@@ -1,6 +1,6 @@
 //! The owners of a client, and the routing of pushes about them.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::BTreeMap;
 
 use crate::{
     command::Owner,
@@ -11,15 +11,10 @@ use crate::{
 /// The owners of a client that wait for a lock or hold one. `W` identifies a waiter.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Registry<W> {
-    owners: BTreeMap<Owner, Claimant<W>>,
+    /// The waiter; `None` for a holder.
+    owners: BTreeMap<Owner, Option<W>>,
     /// The number of owners that wait for each lock.
     waiting: BTreeMap<Name, usize>,
-}
-
-#[derive(Clone, Debug, Hash)]
-enum Claimant<W> {
-    Waits(Name, W),
-    Holds,
 }
 
 /// What to do with a push.
@@ -44,17 +39,20 @@ impl<W: Clone> Registry<W> {
     pub(super) fn wait(&mut self, owner: &Owner, name: &Name, waiter: W) {
         let count = self.waiting.entry(name.clone()).or_default();
         *count = count.saturating_add(1);
-        self.set(owner, Some(Claimant::Waits(name.clone(), waiter)));
+        let before = self.owners.insert(owner.clone(), Some(waiter));
+        self.stop_waiting(name, before);
     }
 
-    /// Records that the owner holds a lock or is about to.
-    pub(super) fn hold(&mut self, owner: &Owner) {
-        self.set(owner, Some(Claimant::Holds));
+    /// Records that the owner holds the lock or is about to.
+    pub(super) fn hold(&mut self, owner: &Owner, name: &Name) {
+        let before = self.owners.insert(owner.clone(), None);
+        self.stop_waiting(name, before);
     }
 
-    /// Removes the owner: the client does not use it any more.
-    pub(super) fn forget(&mut self, owner: &Owner) {
-        self.set(owner, None);
+    /// Removes an owner that waits for the lock or holds it: the client does not use it any more.
+    pub(super) fn forget(&mut self, owner: &Owner, name: &Name) {
+        let before = self.owners.remove(owner);
+        self.stop_waiting(name, before);
     }
 
     /// Whether no owner waits or holds a lock.
@@ -73,26 +71,23 @@ impl<W: Clone> Registry<W> {
     pub(super) fn route(&self, push: &Push) -> Route<W> {
         mutate!(OrphansKept if !self.owners.contains_key(&push.owner) => return Route::Ignore);
         match self.owners.get(&push.owner) {
-            Some(Claimant::Waits(_, waiter)) => Route::Waiter(waiter.clone()),
-            Some(Claimant::Holds) => Route::Ignore,
+            Some(Some(waiter)) => Route::Waiter(waiter.clone()),
+            Some(None) => Route::Ignore,
             // Only a new grant to a waiter that has left must be released.
             None if push.kind == PushKind::Inquired => Route::Ignore,
             None => Route::Release,
         }
     }
 
-    fn set(&mut self, owner: &Owner, claimant: Option<Claimant<W>>) {
-        let before = match claimant {
-            Some(claimant) => self.owners.insert(owner.clone(), claimant),
-            None => self.owners.remove(owner),
-        };
-        if let Some(Claimant::Waits(name, _)) = before
-            && let Entry::Occupied(mut count) = self.waiting.entry(name)
-        {
-            *count.get_mut() = count.get().saturating_sub(1);
-            if *count.get() == 0 {
-                count.remove();
-            }
+    /// `before`: what the owner of this lock was until now.
+    fn stop_waiting(&mut self, name: &Name, before: Option<Option<W>>) {
+        if before.flatten().is_none() {
+            return;
+        }
+        let Some(count) = self.waiting.get_mut(name) else { return };
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.waiting.remove(name);
         }
     }
 }
@@ -128,9 +123,9 @@ mod tests {
             |registry: &Registry<_>, number, kind| registry.route(&push(&owner(number), kind));
         assert_eq!(route(&registry, 2, PushKind::Granted), Route::Waiter("second"));
         assert_eq!(route(&registry, 1, PushKind::Inquired), Route::Waiter("first"));
-        registry.hold(&owner(2));
+        registry.hold(&owner(2), &name());
         assert_eq!(route(&registry, 2, PushKind::Granted), Route::Ignore, "it holds the lock");
-        registry.forget(&owner(1));
+        registry.forget(&owner(1), &name());
         assert_eq!(route(&registry, 1, PushKind::Granted), Route::Release, "no waiter wants it");
         assert_eq!(
             route(&registry, 1, PushKind::Inquired),
@@ -146,11 +141,11 @@ mod tests {
             registry.wait(&owner(number), &name(), number);
             registry.wait(&owner(number), &name(), number);
         }
-        registry.hold(&owner(1));
+        registry.hold(&owner(1), &name());
         assert!(registry.is_awaited(&name()));
-        registry.forget(&owner(2));
+        registry.forget(&owner(2), &name());
         assert!(!registry.is_awaited(&name()));
-        registry.forget(&owner(1));
+        registry.forget(&owner(1), &name());
         assert!(registry.is_empty(), "no owner is registered");
     }
 }

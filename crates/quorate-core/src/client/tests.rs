@@ -65,8 +65,8 @@ fn client() -> Client<Numbers> {
 fn want(name: &str, wait: Wait) -> Want {
     let none = Drift { ppm: 0, fixed: Duration::ZERO };
     let terms = Terms::new(Duration::from_secs(3), Duration::from_millis(50), none).unwrap();
-    let (name, kind) = (Name::parse(name, "").unwrap(), OwnerKind::default());
-    Want { name, terms, kind, wait, dialect: Dialect::Queue, adopts: None }
+    let name = Name::parse(name, "").unwrap();
+    Want { name, terms, kind: None, wait, dialect: Dialect::Queue, adopts: None }
 }
 
 const WAIT: Wait = Wait::Patiently(Duration::from_secs(60));

@@ -25,8 +25,8 @@ pub struct Want {
     pub name: Name,
     /// The ttl and the vote timeout.
     pub terms: Terms,
-    /// The kind of owner that requests it.
-    pub kind: OwnerKind,
+    /// The kind of owner that requests it. `None`: a plain one.
+    pub kind: Option<Box<OwnerKind>>,
     /// Whether it tries once or waits in the queue.
     pub wait: Wait,
     /// Default or classic mode.
@@ -43,8 +43,8 @@ pub struct Waiter {
     set: Option<CallId>,
     machine: Acquire,
     started_at: Moment,
-    /// Its position in the queue, once the nodes have reported their time.
-    position: Option<Position>,
+    /// Its ticket, once the nodes have reported their time.
+    ticket: Option<u64>,
     /// The last one is the current one. Earlier ones are dropped once they were released.
     incarnations: VecDeque<Incarnation>,
     /// The number of incarnations that were dropped.
@@ -118,7 +118,7 @@ impl Waiter {
         now: Moment,
     ) -> Self {
         let machine = Acquire::start(want.terms, nodes, up, want.wait, now);
-        let machine = match &want.kind {
+        let machine = match want.kind() {
             _ if !want.is_queueing() => machine.classic(owners.draw_seed()),
             OwnerKind { identity: Some(_), .. } => machine.reentrant(),
             OwnerKind { is_shared: true, .. } => machine.shared(),
@@ -130,13 +130,13 @@ impl Waiter {
             set,
             machine,
             started_at: now,
-            position: None,
+            ticket: None,
             steps: VecDeque::new(),
             incarnations: VecDeque::with_capacity(1),
             dropped: 0,
             is_end_added: false,
         };
-        waiter.position = waiter.draw_position(owners);
+        waiter.ticket = waiter.draw_ticket(owners);
         // Without a position this owner is only registered in the client, and never sent.
         let owner = waiter.next_owner(owners);
         waiter.incarnations.push_back(Incarnation::new(owner));
@@ -168,8 +168,8 @@ impl Waiter {
 
     /// Its ticket, once it has one.
     #[must_use]
-    pub fn ticket(&self) -> Option<u64> {
-        self.position.map(|position| position.ticket)
+    pub const fn ticket(&self) -> Option<u64> {
+        self.ticket
     }
 
     /// The current owner.
@@ -205,6 +205,8 @@ impl Waiter {
                 _ if self.add_end() => {}
                 acquire::Output::Wait { until } => {
                     self.drop_forgotten();
+                    // It may wait for long, and there may be many.
+                    self.steps = VecDeque::new();
                     return Output::Until(until);
                 }
                 acquire::Output::Idle => return Output::Idle,
@@ -305,7 +307,7 @@ impl Waiter {
             set: _,
             machine,
             started_at: _,
-            position,
+            ticket,
             incarnations,
             dropped: _,
             steps,
@@ -314,7 +316,7 @@ impl Waiter {
         to.detail(machine);
         incarnations.iter().for_each(|known| to.whole(&known.owner));
         let (nodes, rest) = machine.parts();
-        let rest = (rest, position, incarnations, steps.len(), is_end_added);
+        let rest = (rest, ticket, incarnations, steps.len(), is_end_added);
         if is_settled {
             to.detail(&rest);
             return;
@@ -325,7 +327,7 @@ impl Waiter {
 
     /// Adds a command to one node to the outputs.
     fn send(&mut self, node: usize, node_call: NodeCall, owners: &mut impl Owners) {
-        self.take_position(owners);
+        self.take_ticket(owners);
         // Register the next incarnation before the last one is forgotten. In between, the client
         // would have no waiter to notify of nodes that come up.
         let last = self.machine.incarnation().max(node_call.incarnation);
@@ -351,14 +353,14 @@ impl Waiter {
         self.steps.push_back(Step::Send { node, node_call, is_first: !is_known });
     }
 
-    /// Draws its position in the queue: the nodes' time at which the caller came, even if the nodes
-    /// reported their time only later.
-    fn take_position(&mut self, owners: &mut impl Owners) {
-        if self.position.is_some() || !self.want.is_queueing() {
+    /// Draws its ticket: the nodes' time at which the caller came, even if the nodes reported their
+    /// time only later.
+    fn take_ticket(&mut self, owners: &mut impl Owners) {
+        if self.ticket.is_some() || !self.want.is_queueing() {
             return;
         }
         // No command is sent before a majority has reported its time.
-        self.position = self.draw_position(owners).or_else(|| Some(self.unqueued(owners)));
+        self.ticket = Some(self.draw_ticket(owners).unwrap_or(0));
         let owner = self.next_owner(owners);
         self.add_routing(Step::Wait(owner.clone()));
         let before = std::mem::take(&mut self.incarnations);
@@ -366,25 +368,22 @@ impl Waiter {
         self.incarnations.push_back(Incarnation::new(owner));
     }
 
-    /// Its position, if enough nodes have reported their time.
-    fn draw_position(&self, owners: &mut impl Owners) -> Option<Position> {
-        let ticket =
-            self.want.is_queueing().then(|| owners.draw_ticket(self.started_at, self.set))??;
-        Some(Position { ticket, ..self.unqueued(owners) })
+    /// Its ticket, if enough nodes have reported their time.
+    fn draw_ticket(&self, owners: &mut impl Owners) -> Option<u64> {
+        self.want.is_queueing().then(|| owners.draw_ticket(self.started_at, self.set))?
     }
 
-    fn unqueued(&self, owners: &impl Owners) -> Position {
-        Position { ticket: 0, ttl_ms: self.want.terms.ttl_ms(), client: owners.client() }
+    /// Its position in the queue. Without a ticket it is never sent.
+    fn position(&self, owners: &impl Owners) -> Position {
+        let (ticket, ttl_ms) = (self.ticket.unwrap_or(0), self.want.terms.ttl_ms());
+        Position { ticket, ttl_ms, client: owners.client() }
     }
 
     fn next_owner(&self, owners: &mut impl Owners) -> Owner {
-        let Want { kind, adopts, dialect, .. } = &self.want;
+        let (kind, Want { adopts, dialect, .. }) = (self.want.kind(), &self.want);
         match adopts {
             Some(adoption) => adoption.owner.clone(),
-            None if dialect.has_queue() => {
-                let position = self.position.unwrap_or_else(|| self.unqueued(owners));
-                owners.next_owner(&position, kind)
-            }
+            None if dialect.has_queue() => owners.next_owner(&self.position(owners), kind),
             None => owners.next_plain_owner(kind),
         }
     }
@@ -443,6 +442,10 @@ impl Waiter {
 }
 
 impl Want {
+    fn kind(&self) -> &OwnerKind {
+        self.kind.as_deref().unwrap_or(&OwnerKind::PLAIN)
+    }
+
     /// Whether it has a position in a queue.
     const fn is_queueing(&self) -> bool {
         self.dialect.has_queue() && self.adopts.is_none()

@@ -8,10 +8,14 @@ mod renewal;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
-use self::batch::{Batch, Entry, Settled};
+use self::{
+    batch::{Batch, Entry, Settled},
+    renewal::next_due,
+};
 pub use super::held::{Acquired, HeldLease, LeaseId, Renewal};
 use super::{Config, Observer, Patience};
 use crate::{
@@ -37,6 +41,8 @@ pub struct Watchdog {
     schedule: Schedule,
     batches: BTreeMap<BatchId, Batch>,
     deadlines: BTreeSet<(Moment, BatchId)>,
+    /// The terms of the last lease. Usually they are the same for all.
+    last_terms: Option<Arc<Terms>>,
     /// The last number of a lease or batch.
     last_number: u64,
     /// The lease clock and the wall clock at the last timeout.
@@ -105,6 +111,7 @@ impl Watchdog {
             schedule: Schedule::new(),
             batches: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+            last_terms: None,
             last_number: 0,
             clocks: None,
             unsent: VecDeque::new(),
@@ -116,9 +123,10 @@ impl Watchdog {
     pub fn keep(&mut self, acquired: Acquired, now: Moment) -> LeaseId {
         let lease = LeaseId(self.next_number());
         let granted_at = acquired.granted_at;
-        let held = HeldLease::new(acquired);
+        let mut held = HeldLease::new(acquired, self.last_terms.as_ref());
+        self.last_terms = Some(held.shared_terms().clone());
         let ends_at = held.lease.valid_until();
-        self.schedule.end_at(lease.0, ends_at);
+        self.schedule.end_at(lease.0, &mut held.times, ends_at);
         self.leases.insert(lease, Box::new(held));
         self.renew_after(lease, granted_at, now);
         lease
@@ -155,8 +163,8 @@ impl Watchdog {
     /// Removes a lease, which is released or detached.
     pub fn remove_lease(&mut self, lease: LeaseId) -> Option<HeldLease> {
         mutate!(ReleasedRenews => return self.lease(lease).cloned());
-        self.schedule.remove(lease.0);
         let mut held = *self.leases.remove(&lease)?;
+        self.schedule.remove(lease.0, &mut held.times);
         held.retire();
         Some(held)
     }
@@ -169,9 +177,9 @@ impl Watchdog {
         held.set_hold(renewal, hold_until);
         let until = held.lease.valid_until();
         if !held.is_renewed() || !held.lease.can_grow() {
-            self.schedule.cancel_renewal(lease.0);
+            self.schedule.cancel_renewal(lease.0, &mut held.times);
         }
-        self.schedule.end_at(lease.0, until);
+        self.schedule.end_at(lease.0, &mut held.times, until);
         self.events.push_back(Event::Valid { lease, until });
     }
 
@@ -205,11 +213,11 @@ impl Watchdog {
         let held_until = held.lease.valid_until();
         self.events.push_back(Event::Valid { lease, until: held_until });
         if !held.is_loss_reported {
-            self.schedule.end_at(lease.0, held_until);
-            let known = self.schedule.renewal_of(lease.0);
-            let due = self.next_due(lease, now, now);
+            self.schedule.end_at(lease.0, &mut held.times, held_until);
+            let known = held.times.renewal();
+            let due = next_due(held, &mut self.jitter, now, now);
             if let Some(due) = due.filter(|due| known.is_none_or(|known| *due < known)) {
-                self.schedule.renew_at(lease.0, due);
+                self.schedule.renew_at(lease.0, &mut held.times, due);
             }
         }
         Ok(Extending { extension, held_until })
@@ -260,8 +268,8 @@ impl Watchdog {
 
     /// Records that the lease is lost. Returns the first known reason.
     pub fn lose(&mut self, lease: LeaseId, reason: LostReason) -> LostReason {
-        self.schedule.remove(lease.0);
         let Some(held) = self.leases.get_mut(&lease) else { return reason };
+        self.schedule.remove(lease.0, &mut held.times);
         held.lease.handle_lost(reason);
         let reason = held.lease.lost().unwrap_or(reason);
         if !std::mem::replace(&mut held.is_loss_reported, true) {
@@ -346,6 +354,11 @@ impl Watchdog {
         }
         self.handle_deadlines(now);
         let due: Vec<LeaseId> = self.schedule.take_renewals(now).into_iter().map(LeaseId).collect();
+        for lease in &due {
+            if let Some(held) = self.leases.get_mut(lease) {
+                held.times.handle_renewal_taken();
+            }
+        }
         self.renew(&due, patience, now);
     }
 
@@ -371,6 +384,7 @@ impl Watchdog {
             schedule,
             batches,
             deadlines: _,
+            last_terms: _,
             last_number,
             clocks: _,
             unsent,
@@ -411,8 +425,8 @@ impl Watchdog {
             if held.lease.handle_risk(now) {
                 self.events.push_back(Event::AtRisk { lease: *lease });
             }
-            if self.schedule.renewal_of(lease.0).is_some() {
-                self.schedule.renew_at(lease.0, now);
+            if held.times.renewal().is_some() {
+                self.schedule.renew_at(lease.0, &mut held.times, now);
             }
         }
     }
@@ -421,10 +435,12 @@ impl Watchdog {
     /// end.
     fn report_ended(&mut self, now: Moment) {
         for lease in self.schedule.take_ended(now).into_iter().map(LeaseId) {
-            let Some(held) = self.leases.get(&lease) else { continue };
+            let Some(held) = self.leases.get_mut(&lease) else { continue };
+            held.times.handle_end_taken();
             match held.lease.check(now) {
                 _ if now < held.lease.valid_until() => {
-                    self.schedule.end_at(lease.0, held.lease.valid_until());
+                    let ends_at = held.lease.valid_until();
+                    self.schedule.end_at(lease.0, &mut held.times, ends_at);
                 }
                 Ok(()) => {}
                 Err(reason) => {

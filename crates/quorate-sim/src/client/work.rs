@@ -230,7 +230,7 @@ impl Client {
         Want {
             name: env.locks[lock].clone(),
             terms: self.terms(env, operation.ttl_ms),
-            kind: operation.kind(),
+            kind: operation.kind().boxed(),
             wait,
             dialect: env.settings.dialect(),
             adopts: None,

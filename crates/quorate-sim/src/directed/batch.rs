@@ -7,7 +7,6 @@ use quorate_core::{
     backoff::Jitter,
     client::{
         self, Config, Hold, Transmit,
-        owners::OwnerKind,
         waiter::Want,
         watchdog::{LeaseId, Renewal},
     },
@@ -65,7 +64,7 @@ fn hold(client: &mut Client, name: &str) -> Result<LeaseId, String> {
     let want = Want {
         name: Name::parse(name, "").expect("a valid name"),
         terms: terms(1_000),
-        kind: OwnerKind::default(),
+        kind: None,
         wait: Wait::Patiently(Duration::from_secs(1)),
         dialect: Dialect::Queue,
         adopts: None,

@@ -340,6 +340,7 @@ impl Member {
             true => (Wait::Never, Dialect::Classic),
             false => (Wait::Patiently(Duration::MAX), Dialect::Queue),
         };
+        let kind = kind.boxed();
         let want = Want { name, terms, kind, wait, dialect, adopts: None };
         self.doing = Doing::Asking(self.machine.acquire(want, now));
     }

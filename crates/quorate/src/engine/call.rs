@@ -71,8 +71,9 @@ pub(super) struct Record {
     pub(super) waker: Option<Waker>,
     /// Whether to wake the caller at every reply, not only at the outcome.
     wakes_at_replies: bool,
-    /// Why the last command to a node got no reply.
-    failures: Vec<(usize, Failure)>,
+    /// Why the last command to a node got no reply. Most calls have none.
+    #[expect(clippy::box_collection, reason = "a third of the size while it is absent")]
+    failures: Option<Box<Vec<(usize, Failure)>>>,
     /// By node, when a waiter last sent a request.
     asked_at: Vec<Moment>,
     waiting_since: Option<Moment>,
@@ -263,8 +264,11 @@ impl Record {
             started_at: Moment::ZERO,
             waker: None,
             wakes_at_replies: false,
-            failures: Vec::new(),
-            asked_at: Vec::new(),
+            failures: None,
+            asked_at: match action {
+                Action::Acquire => Vec::with_capacity(engine.nodes.len()),
+                _ => Vec::new(),
+            },
             waiting_since: None,
             ended_at: None,
             late: None,
@@ -272,13 +276,18 @@ impl Record {
     }
 
     fn failure(&self, node: usize) -> Option<&Failure> {
-        self.failures.iter().find(|(of, _)| *of == node).map(|(_, failure)| failure)
+        let mut failures = self.failures.as_deref().into_iter().flatten();
+        failures.find(|(of, _)| *of == node).map(|(_, failure)| failure)
     }
 
     /// Records how the last command to a node failed, or that it got a reply.
     fn set_failure(&mut self, node: usize, failure: Option<&Failure>) {
-        self.failures.retain(|(of, _)| *of != node);
-        self.failures.extend(failure.map(|failure| (node, failure.clone())));
+        if let Some(failures) = &mut self.failures {
+            failures.retain(|(of, _)| *of != node);
+        }
+        if let Some(failure) = failure {
+            self.failures.get_or_insert_default().push((node, failure.clone()));
+        }
     }
 }
 

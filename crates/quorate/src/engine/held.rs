@@ -36,7 +36,8 @@ pub(crate) struct Held {
     /// Before this moment the lease is valid. Written under the engine's mutex.
     valid_until: AtomicU64,
     lost: OnceLock<LostReason>,
-    watchers: Mutex<Watchers>,
+    /// Present once a task waits for the loss.
+    watchers: Mutex<Option<Box<Watchers>>>,
 }
 
 impl Held {
@@ -99,11 +100,12 @@ impl Held {
 
     /// Wakes all tasks that wait for the loss.
     pub(crate) fn wake(&self) {
-        let waiting = std::mem::take(&mut self.watchers().waiting);
+        let watchers = self.watchers().take();
+        let waiting = watchers.map(|watchers| watchers.waiting).unwrap_or_default();
         waiting.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
-    fn watchers(&self) -> MutexGuard<'_, Watchers> {
+    fn watchers(&self) -> MutexGuard<'_, Option<Box<Watchers>>> {
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -155,18 +157,19 @@ impl Future for Loss {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Lost> {
         let key = self.key;
-        let mut watchers = self.held.watchers();
+        let mut guard = self.held.watchers();
         // Read under the watchers' mutex: the loss is set before the watchers are taken.
         if let Some(reason) = self.held.lost.get() {
             return Poll::Ready(Lost::new(&self.held.name, *reason));
         }
+        let watchers = guard.get_or_insert_default();
         match watchers.waiting.iter_mut().find(|(known, _)| Some(*known) == key) {
             Some((_, waker)) => waker.clone_from(cx.waker()),
             None => {
                 let key = watchers.next;
                 watchers.next += 1;
                 watchers.waiting.push((key, cx.waker().clone()));
-                drop(watchers);
+                drop(guard);
                 self.key = Some(key);
             }
         }
@@ -176,8 +179,10 @@ impl Future for Loss {
 
 impl Drop for Loss {
     fn drop(&mut self) {
-        if let Some(key) = self.key {
-            self.held.watchers().waiting.retain(|(known, _)| *known != key);
+        if let Some(key) = self.key
+            && let Some(watchers) = &mut *self.held.watchers()
+        {
+            watchers.waiting.retain(|(known, _)| *known != key);
         }
     }
 }

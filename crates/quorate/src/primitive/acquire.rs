@@ -78,7 +78,7 @@ impl From<Silence> for LeaseError {
 pub(crate) fn begin(client: &Arc<Inner>, want: Want, wait: Wait) -> Result<Begun<'_>, LockError> {
     let Want { name, terms, hold, kind, lock_kind } = want;
     let dialect = client.engine.dialect;
-    let asked = Asked { name, terms, kind, wait, dialect, adopts: None };
+    let asked = Asked { name, terms, kind: kind.boxed(), wait, dialect, adopts: None };
     Begun::new(client, asked, lock_kind, hold).ok_or(LockError::ShutDown)
 }
 
@@ -109,8 +109,14 @@ async fn win_all(
     let (dialect, holds) = (engine.dialect, wants.iter().map(|want| want.hold));
     let holds: Vec<Hold> = holds.collect();
     let names: Vec<Name> = wants.iter().map(|want| want.name.clone()).collect();
-    let ask =
-        |Want { name, terms, kind, .. }| Asked { name, terms, kind, wait, dialect, adopts: None };
+    let ask = |Want { name, terms, kind, .. }| Asked {
+        name,
+        terms,
+        kind: kind.boxed(),
+        wait,
+        dialect,
+        adopts: None,
+    };
     let calls = Call::acquire_all(engine, wants.into_iter().map(ask).collect());
     let outcomes = outcomes_until(&calls, deadline).await;
     if outcomes.iter().all(is_held) {
@@ -167,7 +173,7 @@ pub(crate) async fn adopt(
     let engine = &client.engine;
     let owner = engine.next_owner(terms.ttl_ms(), &kind, engine.now());
     let adopts = Some(Box::new(Adoption { from, owner, fenced }));
-    let (wait, dialect) = (Wait::Never, engine.dialect);
+    let (wait, dialect, kind) = (Wait::Never, engine.dialect, kind.boxed());
     let asked = Asked { name, terms, kind, wait, dialect, adopts };
     let begun = Begun::new(client, asked, lock_kind, hold).ok_or(LeaseError::ShutDown)?;
     begun.outcome(None).await.ok_or(LeaseError::ShutDown)
@@ -200,13 +206,21 @@ impl<'a> Begun<'a> {
     }
 
     /// `None` once the client is shut down.
-    pub(crate) async fn outcome(self, deadline: Option<Moment>) -> Option<Got> {
-        match self.call.outcome_until(deadline).await.map(acquired) {
-            Some(Outcome::Held { .. }) => {
-                let guard = Guard::new(self.client.clone(), self.call, self.hold);
-                hand_out(self.client, guard, std::slice::from_ref)
+    ///
+    /// An async function would contain `self` twice.
+    #[expect(clippy::manual_async_fn, reason = "there may be many waiters")]
+    pub(crate) fn outcome(
+        self,
+        deadline: Option<Moment>,
+    ) -> impl Future<Output = Option<Got>> + use<'a> {
+        async move {
+            match self.call.outcome_until(deadline).await.map(acquired) {
+                Some(Outcome::Held { .. }) => {
+                    let guard = Guard::new(self.client.clone(), self.call, self.hold);
+                    hand_out(self.client, guard, std::slice::from_ref)
+                }
+                failed => failure(self.client, failed, &self.call, &self.name),
             }
-            failed => failure(self.client, failed, &self.call, &self.name),
         }
     }
 }
@@ -261,7 +275,7 @@ pub(crate) async fn rename(
     let terms = lease.terms();
     let terms = terms.with_vote_timeout(engine.vote_timeout(terms.ttl()));
     let owner = engine.owner_beside(&held.owner, terms.ttl_ms(), engine.now());
-    let (name, kind) = (lease.name().clone(), OwnerKind::of(&owner));
+    let (name, kind) = (lease.name().clone(), OwnerKind::of(&owner).boxed());
     let (from, fenced) = (held.owner.clone(), lease.fenced());
     let adopts = Some(Box::new(Adoption { from, owner: owner.clone(), fenced }));
     let (wait, dialect) = (Wait::Never, engine.dialect);

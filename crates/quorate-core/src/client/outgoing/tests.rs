@@ -34,7 +34,7 @@ fn extend_keys(locks: &[usize]) -> Command {
 fn popped(commands: &[Command], joins: Joins) -> Vec<Transmit> {
     let mut outgoing = Outgoing::default();
     for (call, command) in commands.iter().enumerate() {
-        outgoing.push(About::Round(CallId(call as u64)), command.clone());
+        outgoing.push(About::Round(CallId::after(call as u64)), command.clone());
     }
     std::iter::from_fn(|| outgoing.pop(joins)).collect()
 }
@@ -46,8 +46,8 @@ fn lengths_of(commands: &[Command], joins: Joins) -> Vec<usize> {
     let entries = popped.iter().flat_map(|it| it.about.entries(&it.command, None));
     let mut calls: Vec<usize> = Vec::new();
     for (about, command, _) in entries {
-        let About::Round(CallId(call)) = about else { panic!("{about:?}") };
-        calls.push(usize::try_from(*call).unwrap());
+        let About::Round(call) = about else { panic!("{about:?}") };
+        calls.push(usize::try_from(call.number()).unwrap() - 1);
         assert_eq!(&commands[calls[calls.len() - 1]], command);
     }
     for (at, call) in calls.iter().enumerate() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Batch, BatchId, Entry, Event, HeldLease, LeaseId, Patience, Settled, Watchdog};
 use crate::{
+    backoff::Jitter,
     lease::LostReason,
     moment::Moment,
     renew::{Outcome, Renew},
@@ -90,31 +91,31 @@ impl Watchdog {
         mutate!(NoRenewalRetry => return);
         if held.is_renewed() {
             let delay = retry_delay(held.terms().ttl(), &mut self.jitter);
-            self.schedule.renew_at(lease.0, now.saturating_add(delay));
+            self.schedule.renew_at(lease.0, &mut held.times, now.saturating_add(delay));
         }
     }
 
     pub(super) fn renew_after(&mut self, lease: LeaseId, sent_at: Moment, now: Moment) {
-        if let Some(due) = self.next_due(lease, sent_at, now) {
-            self.schedule.renew_at(lease.0, due);
+        let Some(held) = self.leases.get_mut(&lease) else { return };
+        if let Some(due) = next_due(held, &mut self.jitter, sent_at, now) {
+            self.schedule.renew_at(lease.0, &mut held.times, due);
         }
     }
+}
 
-    /// When the lease is renewed next, if at all: after a part of its ttl, but no later than
-    /// halfway to its end.
-    pub(super) fn next_due(
-        &mut self,
-        lease: LeaseId,
-        sent_at: Moment,
-        now: Moment,
-    ) -> Option<Moment> {
-        let held = self.leases.get(&lease)?;
-        if !held.is_renewed() || !held.lease.can_grow() {
-            return None;
-        }
-        let due = renewal_due(sent_at, held.terms().ttl(), &mut self.jitter);
-        let left = held.lease.valid_until().saturating_since(now);
-        let half = left.checked_div(2).unwrap_or_default();
-        Some(due.min(now.saturating_add(half)))
+/// When the lease is renewed next, if at all: after a part of its ttl, but no later than halfway to
+/// its end.
+pub(super) fn next_due(
+    held: &HeldLease,
+    jitter: &mut Jitter,
+    sent_at: Moment,
+    now: Moment,
+) -> Option<Moment> {
+    if !held.is_renewed() || !held.lease.can_grow() {
+        return None;
     }
+    let due = renewal_due(sent_at, held.terms().ttl(), jitter);
+    let left = held.lease.valid_until().saturating_since(now);
+    let half = left.checked_div(2).unwrap_or_default();
+    Some(due.min(now.saturating_add(half)))
 }

@@ -7,7 +7,6 @@ use quorate_core::{
     backoff::Jitter,
     client::{
         Client, Config, Ended, Hold, Transmit,
-        owners::OwnerKind,
         waiter::Want,
         watchdog::{LeaseId, Renewal},
     },
@@ -200,7 +199,7 @@ fn want(name: &str) -> Want {
     Want {
         name: Name::parse(name, "").expect("a valid name"),
         terms: terms.expect("fair terms"),
-        kind: OwnerKind::default(),
+        kind: None,
         wait: Wait::Patiently(Duration::from_secs(10)),
         dialect: Dialect::Queue,
         adopts: None,

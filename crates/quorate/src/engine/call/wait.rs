@@ -26,11 +26,16 @@ impl Call {
     ///
     /// Even a caller without any time waits for the first replies, up to the vote timeout. So it
     /// gets a lock that is free.
-    pub(crate) async fn outcome_until(&self, deadline: Option<Moment>) -> Option<Ended> {
-        let engine = &self.engine;
-        let mut sleep = deadline.map(|at| engine.sleep_until(at));
+    ///
+    /// An async function would need more room, and there may be many waiters.
+    pub(crate) fn outcome_until(
+        &self,
+        deadline: Option<Moment>,
+    ) -> impl Future<Output = Option<Ended>> {
+        let mut sleep = deadline.map(|at| self.engine.sleep_until(at));
         let mut is_late = false;
-        poll_fn(|cx| {
+        poll_fn(move |cx| {
+            let engine = &self.engine;
             if let Poll::Ready(ended) = self.poll_outcome(cx.waker()) {
                 return Poll::Ready(Some(ended));
             }
@@ -48,7 +53,6 @@ impl Call {
                 *sleep = engine.sleep_until(replies_by);
             }
         })
-        .await
     }
 
     /// Records that the caller's time has run out.
