@@ -94,7 +94,7 @@ impl Lease {
     pub fn handle_extended(&mut self, extension: Extension, valid_until: Moment, now: Moment) {
         let is_alive = self.check(now).is_ok();
         mutate!(LeaseRevives | LateRenewal => let is_alive = { self.lost = None; true });
-        let is_last = extension.0 == self.extensions_sent;
+        let is_last = self.is_last(extension);
         let until = if is_last { valid_until } else { valid_until.min(self.wanted_until) };
         mutate!(OldExtensionCounts => let until = valid_until);
         if is_alive {
@@ -113,6 +113,12 @@ impl Lease {
     #[must_use]
     pub const fn is_at_risk(&self) -> bool {
         self.is_at_risk && self.lost.is_none()
+    }
+
+    /// Whether no later extension was sent than this one.
+    #[must_use]
+    pub const fn is_last(&self, extension: Extension) -> bool {
+        extension.0 == self.extensions_sent
     }
 
     /// The reason why it is known to be lost. This ignores deadlines: see [`check`](Self::check).

@@ -371,7 +371,7 @@ impl Watchdog {
     /// Whether the outcome of an entry can make a difference: its lease is still held.
     fn is_wanted(&self, batch: &Batch) -> bool {
         let is_held = |lease| self.leases.get(&lease).is_some_and(|held| !held.is_loss_reported);
-        batch.unsettled().any(is_held)
+        batch.unsettled().any(|(renewal, _)| is_held(renewal.lease))
     }
 
     /// Reports every part on which the outcome of a renewal may depend.
@@ -400,7 +400,7 @@ impl Watchdog {
             to.detail(&(id, batch));
             if self.is_wanted(batch) {
                 to.whole(batch);
-                to.due(Some(batch.give_up_at));
+                to.due(Some(batch.due_at));
             }
         }
     }
@@ -411,10 +411,7 @@ impl Watchdog {
             && at <= now
         {
             self.deadlines.remove(&(at, id));
-            if let Some(batch) = self.batches.get_mut(&id) {
-                batch.handle_timeout(now);
-                self.settle(id, now);
-            }
+            self.handle_batch_due(id, now);
         }
         self.report_ended(now);
     }

@@ -7,7 +7,7 @@ use crate::{
     lease::Extension,
     moment::Moment,
     queue::Extended,
-    quorum::Vote,
+    quorum::{Verdict, Vote},
     renew::{Outcome, Renew},
 };
 
@@ -15,7 +15,11 @@ use crate::{
 pub(super) struct Batch {
     pub(super) command: Command,
     pub(super) sent_at: Moment,
-    pub(super) give_up_at: Moment,
+    /// The vote timeout. Once the batch is overdue, the last deadline that a renewal must meet.
+    pub(super) due_at: Moment,
+    /// The vote timeout has passed. Answers still count, because each node answers once: with
+    /// another batch it would only have more to do.
+    pub(super) is_overdue: bool,
     /// In the order of the command's entries.
     pub(super) entries: Vec<Entry>,
 }
@@ -84,10 +88,10 @@ impl Batch {
         self.entries.iter().any(|entry| !entry.is_settled && is_open(entry))
     }
 
-    /// The leases whose renewals have no outcome yet.
-    pub(super) fn unsettled(&self) -> impl Iterator<Item = LeaseId> {
+    /// The renewals that have no outcome yet, and whether a majority may still confirm them.
+    pub(super) fn unsettled(&self) -> impl Iterator<Item = (Settled, bool)> {
         let open = self.entries.iter().filter(|entry| !entry.is_settled);
-        open.map(|entry| entry.renewal.lease)
+        open.map(|entry| (entry.renewal, entry.machine.tally().verdict() != Verdict::Lost))
     }
 
     pub(super) fn handle_timeout(&mut self, now: Moment) {

@@ -32,23 +32,64 @@ impl Watchdog {
         let renewed = entries.iter().filter_map(|entry| self.leases.get(&entry.lease()));
         let renewed: Vec<_> = renewed.map(|held| (held.target(), held.fenced())).collect();
         let command = self.builder.extend(&renewed);
-        let give_up_at = now.saturating_add(vote_timeout);
-        self.batches.insert(id, Batch { command, sent_at: now, give_up_at, entries });
-        self.deadlines.insert((give_up_at, id));
+        let due_at = now.saturating_add(vote_timeout);
+        let batch = Batch { command, sent_at: now, due_at, is_overdue: false, entries };
+        self.batches.insert(id, batch);
+        self.deadlines.insert((due_at, id));
         self.unsent.push_back(id);
     }
 
     /// Applies every outcome that has become certain.
     pub(super) fn settle(&mut self, id: BatchId, now: Moment) {
         let Some(batch) = self.batches.get_mut(&id) else { return };
-        let (sent_at, settled) = (batch.sent_at, batch.take_settled());
+        let is_hopeless = |(renewal, can_win): (Settled, bool)| (!can_win).then_some(renewal);
+        let hopeless: Vec<Settled> = match batch.is_overdue {
+            true => batch.unsettled().filter_map(is_hopeless).collect(),
+            false => Vec::new(),
+        };
+        let (sent_at, is_overdue, settled) =
+            (batch.sent_at, batch.is_overdue, batch.take_settled());
         if batch.is_settled() {
-            self.deadlines.remove(&(batch.give_up_at, id));
+            self.deadlines.remove(&(batch.due_at, id));
             self.batches.remove(&id);
         }
         for settled in settled {
-            self.apply(settled, sent_at, now);
+            match settled.outcome {
+                // It was reported when the vote timeout passed.
+                Outcome::Unsure if is_overdue => self.retry_soon(settled, now),
+                _ => self.apply(settled, sent_at, now),
+            }
         }
+        hopeless.into_iter().for_each(|renewal| self.retry_soon(renewal, now));
+    }
+
+    /// The vote timeout of a batch has passed, or the last deadline of its renewals.
+    pub(super) fn handle_batch_due(&mut self, id: BatchId, now: Moment) {
+        let Some(batch) = self.batches.get_mut(&id) else { return };
+        let late: Vec<(Settled, bool)> = batch.unsettled().collect();
+        let is_waiting = !std::mem::replace(&mut batch.is_overdue, true);
+        let last = late.iter().map(|(renewal, _)| renewal.held_until).max();
+        let Some(until) = last.filter(|last| is_waiting && now < *last) else {
+            batch.handle_timeout(now);
+            return self.settle(id, now);
+        };
+        batch.due_at = until;
+        self.deadlines.insert((until, id));
+        for (renewal, can_win) in late {
+            self.handle_overdue(renewal, if can_win { PENDING_PARTS } else { u32::MAX }, now);
+        }
+    }
+
+    /// The vote timeout of a renewal has passed. Retries it when this part of the remaining time is
+    /// gone. If nodes may still confirm it, that is not soon: one that is slow because it has much
+    /// to do must not get the same again and again.
+    fn handle_overdue(&mut self, renewal: Settled, parts: u32, now: Moment) {
+        let Settled { lease, outcome, held_until, .. } = renewal;
+        let is_held = |held: &&Box<HeldLease>| !held.is_loss_reported;
+        let Some(held) = self.leases.get(&lease).filter(is_held) else { return };
+        let margin = held.lease.remaining(now);
+        self.events.push_back(Event::Renewed { lease, outcome, margin, held_until });
+        self.retry(lease, margin.checked_div(parts).unwrap_or_default(), now);
     }
 
     pub(super) fn apply(&mut self, settled: Settled, sent_at: Moment, now: Moment) {
@@ -78,20 +119,33 @@ impl Watchdog {
                     self.lose(lease, reason);
                 }
             }
-            Outcome::Unsure => self.retry(lease, now),
+            Outcome::Unsure => self.retry(lease, Duration::ZERO, now),
         }
     }
 
-    /// Schedules a retry, because the last renewal was not confirmed.
-    pub(super) fn retry(&mut self, lease: LeaseId, now: Moment) {
+    /// Schedules a retry, not before `least` has passed, because the last renewal was not confirmed.
+    fn retry(&mut self, lease: LeaseId, least: Duration, now: Moment) {
         let Some(held) = self.leases.get_mut(&lease) else { return };
         if held.lease.handle_risk(now) {
             self.events.push_back(Event::AtRisk { lease });
         }
         mutate!(NoRenewalRetry => return);
         if held.is_renewed() {
-            let delay = retry_delay(held.terms().ttl(), &mut self.jitter);
+            let delay = retry_delay(held.terms().ttl(), &mut self.jitter).max(least);
             self.schedule.renew_at(lease.0, &mut held.times, now.saturating_add(delay));
+        }
+    }
+
+    /// Retries a renewal that no node can confirm any more, unless a later one was sent.
+    fn retry_soon(&mut self, renewal: Settled, now: Moment) {
+        let Settled { lease, extension, .. } = renewal;
+        let Some(held) = self.leases.get_mut(&lease) else { return };
+        if !held.is_renewed() || !held.lease.is_last(extension) {
+            return;
+        }
+        let at = now.saturating_add(retry_delay(held.terms().ttl(), &mut self.jitter));
+        if held.times.renewal().is_some_and(|known| at < known) {
+            self.schedule.renew_at(lease.0, &mut held.times, at);
         }
     }
 
@@ -102,6 +156,10 @@ impl Watchdog {
         }
     }
 }
+
+/// A renewal that nodes may still confirm is retried when this part of the remaining time is gone.
+/// So the retries of a lease get closer towards its end, and there are few.
+const PENDING_PARTS: u32 = 4;
 
 /// When the lease is renewed next, if at all: after a part of its ttl, but no later than halfway to
 /// its end.

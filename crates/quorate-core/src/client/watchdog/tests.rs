@@ -170,7 +170,79 @@ fn silent_nodes_are_retried_in_the_time_of_the_shortest_lease() {
     watchdog.handle_timeout(WALL, &patience, at(11));
     let unsure = |event: &Event| matches!(event, Event::Renewed { outcome: Outcome::Unsure, .. });
     assert_eq!(events(&mut watchdog).iter().filter(|event| unsure(event)).count(), 2);
-    assert!(watchdog.poll_timeout() <= Some(at(20)), "it is retried soon");
+    assert!(watchdog.poll_timeout() <= Some(at(34)), "after a quarter of the time that is left");
+}
+
+/// Advances the time to this moment. Counts what is sent.
+fn advance(watchdog: &mut Watchdog, until: Moment) -> usize {
+    let mut sent = 0;
+    while let Some(now) = watchdog.poll_timeout().filter(|due| *due <= until) {
+        watchdog.handle_timeout(WALL + Duration::from_nanos(now.as_nanos()), &patience, now);
+        sent += std::iter::from_fn(|| watchdog.poll_transmit()).count();
+    }
+    sent
+}
+
+#[test]
+fn answer_after_the_vote_timeout_extends_the_lease_and_saves_the_retry() {
+    let mut watchdog = watchdog();
+    let lease = watchdog.keep(acquired("a", 10_000, Renewal::On), Moment::ZERO);
+    let (batch, command, sent_at) = next_batch(&mut watchdog);
+    let late = sent_at.saturating_add(Duration::from_millis(1_500));
+    assert_eq!(advance(&mut watchdog, late), 0, "the nodes are slow, and still have the request");
+    let reply = all_extended(&command);
+    (0..2).for_each(|node| watchdog.handle_answer(batch, node, Some(&reply), late));
+    let ends_at = sent_at.saturating_add(Duration::from_secs(10));
+    assert_eq!(watchdog.lease(lease).unwrap().lease().valid_until(), ends_at);
+    assert!(!watchdog.lease(lease).unwrap().lease().is_at_risk());
+    let outcomes = events(&mut watchdog).into_iter().filter_map(|event| match event {
+        Event::Renewed { outcome, .. } => Some(outcome),
+        _ => None,
+    });
+    let extended = Outcome::Extended { valid_until: ends_at };
+    assert_eq!(outcomes.collect::<Vec<_>>(), [Outcome::Unsure, extended]);
+    assert_eq!(advance(&mut watchdog, late.saturating_add(Duration::from_millis(600))), 0);
+}
+
+#[test]
+fn answer_after_the_end_of_the_lease_does_not_revive_it() {
+    let mut watchdog = watchdog();
+    let lease = watchdog.keep(acquired("a", 10_000, Renewal::On), Moment::ZERO);
+    let (batch, command, _) = next_batch(&mut watchdog);
+    advance(&mut watchdog, at(9_999));
+    let reply = all_extended(&command);
+    (0..NODES).for_each(|node| watchdog.handle_answer(batch, node, Some(&reply), at(10_000)));
+    assert_eq!(watchdog.check(lease, at(10_000)), Err(LostReason::Expired));
+    advance(&mut watchdog, at(12_000));
+    let lost = Event::Lost { lease, reason: LostReason::Expired };
+    assert_eq!(events(&mut watchdog).iter().filter(|event| **event == lost).count(), 1);
+    assert_eq!(watchdog.poll_timeout(), None, "nothing of its renewals is left");
+}
+
+#[test]
+fn slow_nodes_get_few_retries_and_the_last_ones_just_before_the_end() {
+    let mut watchdog = watchdog();
+    watchdog.keep(acquired("a", 10_000, Renewal::On), Moment::ZERO);
+    let (_, _, sent_at) = next_batch(&mut watchdog);
+    let half = at((10_000 + sent_at.as_nanos() / 1_000_000) / 2);
+    let early = advance(&mut watchdog, half);
+    let late = advance(&mut watchdog, at(9_999));
+    assert!((1..=2).contains(&early), "{early} in the first half of the time");
+    assert!((2..=9).contains(&late), "{late} in the second half");
+}
+
+#[test]
+fn renewal_that_fails_is_retried_soon_even_after_the_vote_timeout() {
+    for fails_after in [1_000, 1_500] {
+        let mut watchdog = watchdog();
+        watchdog.keep(acquired("a", 10_000, Renewal::On), Moment::ZERO);
+        let (batch, _, sent_at) = next_batch(&mut watchdog);
+        let failed_at = sent_at.saturating_add(Duration::from_millis(fails_after));
+        advance(&mut watchdog, failed_at);
+        (0..2).for_each(|node| watchdog.handle_answer(batch, node, None, failed_at));
+        let soon = failed_at.saturating_add(Duration::from_millis(300));
+        assert_eq!(advance(&mut watchdog, soon), 1, "both connections are gone");
+    }
 }
 
 #[test]
