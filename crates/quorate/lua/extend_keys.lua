@@ -5,7 +5,7 @@
 --   digits, follows
 -- Replies: for each lock 1 extended; 0 there is no such key; -1 the key has another value, of any
 --   type; -2 an error, which is not a refusal and does not affect the other locks;
---   or instead of the list, 0 the session is stale
+--   or instead of the list, 0 the session is stale, or the number of locks: each is extended
 -- Idempotent: a second run only counts the ttl from a later time.
 local locks = math.floor(#ARGV / 2)
 if #KEYS > locks then
@@ -14,7 +14,7 @@ if #KEYS > locks then
     return 0
   end
 end
-local replies = {}
+local replies, is_usual = {}, true
 for i = 1, locks do
   local value = redis.pcall('GET', KEYS[i])
   if value == ARGV[2 * i - 1] then
@@ -30,5 +30,6 @@ for i = 1, locks do
   else
     replies[i] = -1
   end
+  is_usual = is_usual and replies[i] == 1
 end
-return replies
+return is_usual and #replies or replies

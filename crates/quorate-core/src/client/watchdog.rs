@@ -333,7 +333,7 @@ impl Watchdog {
     pub fn handle_answer(&mut self, id: BatchId, node: usize, reply: Option<&Reply>, now: Moment) {
         if let Some(batch) = self.batches.get_mut(&id) {
             batch.handle_answer(node, reply, now);
-            for (lease, fence) in batch.stored(reply) {
+            for (lease, fence) in batch.larger_fences(reply) {
                 if let Some(held) = self.leases.get_mut(&lease) {
                     held.record_fence(node, fence, majority(self.nodes));
                 }

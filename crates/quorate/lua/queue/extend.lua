@@ -8,7 +8,7 @@
 -- Replies: for each lock, extended: the node's fence, 16 digits; refused: {fence};
 --   0 an error, which is not a refusal and does not affect the other locks, even if the server is
 --   full and would have to store a lease that is new to it; or instead of the list, 0 the session
---   is stale
+--   is stale, or the number of locks: each is extended, and has the fence of its lease
 -- Idempotent: a second run only counts the ttl from a later time.
 local session = redis.call('GET', KEYS[1])
 if not session or string.sub(session, 1, 32) ~= ARGV[1] then
@@ -39,7 +39,7 @@ local function extend_share(lock, owner, fence, ttl, queue, may_heal, known)
   return true
 end
 
-local replies = {}
+local replies, is_usual = {}, true
 for i = 1, (#KEYS - 1) / 3 do
   local lock, fence_key = KEYS[3 * i - 1], KEYS[3 * i]
   local owner, fence, ttl = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
@@ -88,5 +88,6 @@ for i = 1, (#KEYS - 1) / 3 do
   if not replies[i] then
     replies[i] = type(done) == 'table' and done.err and 0 or stored
   end
+  is_usual = is_usual and replies[i] == fence
 end
-return replies
+return is_usual and #replies or replies

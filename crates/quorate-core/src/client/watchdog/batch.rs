@@ -6,7 +6,7 @@ use crate::{
     fence::Fence,
     lease::Extension,
     moment::Moment,
-    queue::Extended,
+    queue::{Extend, Extended},
     quorum::{Verdict, Vote},
     renew::{Outcome, Renew},
 };
@@ -70,15 +70,24 @@ impl Batch {
         }
     }
 
-    /// The leases that a node has extended, and its fence for each.
-    pub(super) fn stored(&self, reply: Option<&Reply>) -> impl Iterator<Item = (LeaseId, Fence)> {
+    /// The leases that a node has extended with a larger fence than they were sent with, and this
+    /// fence. Usually there are none.
+    pub(super) fn larger_fences(
+        &self,
+        reply: Option<&Reply>,
+    ) -> impl Iterator<Item = (LeaseId, Fence)> {
         let results: &[Extended] = match reply {
             Some(Reply::ExtendedLeases(results)) if results.len() == self.entries.len() => results,
             _ => &[],
         };
-        self.entries.iter().zip(results).filter_map(|(entry, result)| match result {
-            Extended::Renewed(fence) => Some((entry.lease(), *fence)),
-            Extended::Refused(_) | Extended::Failed => None,
+        let sent: &[Extend] = match &self.command {
+            Command::Extend { entries, .. } => entries,
+            _ => &[],
+        };
+        let results = self.entries.iter().zip(results).zip(sent);
+        results.filter_map(|((entry, result), sent)| match result {
+            Extended::Renewed(fence) if *fence > sent.fence => Some((entry.lease(), *fence)),
+            Extended::Renewed(_) | Extended::Refused(_) | Extended::Failed => None,
         })
     }
 

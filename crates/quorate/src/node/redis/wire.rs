@@ -232,6 +232,10 @@ impl Frame {
             }
             (Command::Adopt { .. }, RangeFrame::Number { data, .. }) => owned(*data, Reply::Stored),
             (Command::ExtendKeys { .. }, RangeFrame::Array { data, .. }) => extended_keys(data),
+            (Command::ExtendKeys { entries, .. }, RangeFrame::Number { data, .. }) => {
+                (usize::try_from(*data) == Ok(entries.len()))
+                    .then(|| all_keys_extended(entries.len()))
+            }
             (Command::Check { .. } | Command::ReadKey { .. }, RangeFrame::Array { data, .. }) => {
                 observation(data, bytes).map(Reply::Key)
             }
@@ -259,6 +263,11 @@ fn owned(number: i64, done: Reply) -> Option<Reply> {
 
 fn extended_keys(items: &[RangeFrame]) -> Option<Reply> {
     items.iter().map(extended_key).collect::<Option<_>>().map(Reply::ExtendedKeys)
+}
+
+/// The reply that stands for the usual case.
+fn all_keys_extended(count: usize) -> Reply {
+    Reply::ExtendedKeys(vec![ExtendedKey::Renewed; count].into())
 }
 
 const fn extended_key(item: &RangeFrame) -> Option<ExtendedKey> {

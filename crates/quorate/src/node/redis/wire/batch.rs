@@ -8,8 +8,8 @@ use quorate_core::{
 use redis_protocol::resp3::types::RangeFrame;
 
 use super::{
-    Frame, extended_key, owned,
-    queue::{acquired, extended, write_extend, write_session_key},
+    Frame, all_keys_extended, extended_key, owned,
+    queue::{acquired, all_extended, extended, write_extend, write_session_key},
     write_extend_keys, write_header, write_number, write_script, write_session, write_word,
 };
 use crate::{
@@ -187,6 +187,8 @@ fn usual(entry: &Command) -> Option<Reply> {
         Command::Release { .. } => Some(Reply::Released { is_ours: true }),
         Command::SetKey { .. } => Some(Reply::Stored),
         Command::DeleteKey { .. } => Some(Reply::Deleted),
+        Command::Extend { entries, .. } => Some(all_extended(entries)),
+        Command::ExtendKeys { entries, .. } => Some(all_keys_extended(entries.len())),
         _ => None,
     }
 }

@@ -204,8 +204,18 @@ pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Opti
             let result = |item| extended(item, bytes);
             Reply::ExtendedLeases(data.iter().map(result).collect::<Option<_>>()?)
         }
+        (Command::Extend { entries, .. }, RangeFrame::Number { data, .. })
+            if usize::try_from(*data) == Ok(entries.len()) =>
+        {
+            all_extended(entries)
+        }
         _ => return None,
     })
+}
+
+/// The reply that stands for the usual case: each node has the fence of the lease.
+pub(super) fn all_extended(entries: &[Extend]) -> Reply {
+    Reply::ExtendedLeases(entries.iter().map(|entry| Extended::Renewed(entry.fence)).collect())
 }
 
 /// The result of one lease of an extension.
