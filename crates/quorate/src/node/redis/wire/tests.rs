@@ -73,6 +73,9 @@ fn classic_commands_append_the_session() {
     assert_eq!(reply(b"_\r\n", &set), Ok(Reply::NotOwner));
     let each = Reply::ExtendedKeys([ExtendedKey::Renewed, ExtendedKey::Absent].into());
     assert_eq!(reply(b"*2\r\n:1\r\n:0\r\n", &extend), Ok(each));
+    let usual = Reply::ExtendedKeys([ExtendedKey::Renewed; 2].into());
+    assert_eq!(reply(b":2\r\n", &extend), Ok(usual), "the number of keys");
+    assert!(reply(b":1\r\n", &extend).is_err() && reply(b":3\r\n", &extend).is_err());
     assert!(reply(b":0\r\n", &set_key()).is_err(), "there is no such answer without a session");
 }
 

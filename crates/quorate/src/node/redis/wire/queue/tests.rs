@@ -127,6 +127,8 @@ fn queue_replies_are_decoded() {
     let expected = [Extended::Renewed(fence), Extended::Refused(fence), Extended::Failed];
     let each = format!("*3\r\n{text}*1\r\n{text}:0\r\n");
     is(&each, &extend(), Reply::ExtendedLeases(expected.into()));
+    let usual = [Extended::Renewed(Fence::new(NOW))];
+    is(":1\r\n", &extend(), Reply::ExtendedLeases(usual.into()));
 }
 
 #[test]
