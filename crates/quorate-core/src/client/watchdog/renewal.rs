@@ -123,7 +123,7 @@ impl Watchdog {
         }
     }
 
-    /// Schedules a retry, not before `least` has passed, because the last renewal was not confirmed.
+    /// Schedules a retry after at least this time, because the last renewal was not confirmed.
     fn retry(&mut self, lease: LeaseId, least: Duration, now: Moment) {
         let Some(held) = self.leases.get_mut(&lease) else { return };
         if held.lease.handle_risk(now) {
