@@ -85,8 +85,9 @@ impl Watchdog {
     /// to do must not get the same again and again.
     fn handle_overdue(&mut self, renewal: Settled, parts: u32, now: Moment) {
         let Settled { lease, outcome, held_until, .. } = renewal;
-        let is_held = |held: &&Box<HeldLease>| !held.is_loss_reported;
-        let Some(held) = self.leases.get(&lease).filter(is_held) else { return };
+        let Some(held) = self.leases.get(&lease).filter(|held| !held.is_loss_reported) else {
+            return;
+        };
         let margin = held.lease.remaining(now);
         self.events.push_back(Event::Renewed { lease, outcome, margin, held_until });
         self.retry(lease, margin.checked_div(parts).unwrap_or_default(), now);
