@@ -10,9 +10,10 @@ use crate::moment::Moment;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Terms {
     ttl_ms: u64,
-    /// In nanoseconds, like the drift allowance for the ttl. Each lease and each call has terms.
+    /// In nanoseconds, like the fixed part of the drift. Each lease and each call has terms.
     vote_timeout_ns: u64,
-    allowance_ns: u64,
+    drift_fixed_ns: u64,
+    drift_ppm: u32,
 }
 
 impl Terms {
@@ -28,8 +29,8 @@ impl Terms {
             return Err(TermsError::TooLong { ttl, max: TTL_MAX });
         }
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-        let allowance_ns = nanos(drift.allowance(Duration::from_millis(ttl_ms)));
-        let terms = Self { ttl_ms, vote_timeout_ns: nanos(vote_timeout), allowance_ns };
+        let (vote_timeout_ns, drift_fixed_ns) = (nanos(vote_timeout), nanos(drift.fixed));
+        let terms = Self { ttl_ms, vote_timeout_ns, drift_fixed_ns, drift_ppm: drift.ppm };
         if terms.usable().is_zero() {
             return Err(TermsError::TooShort { ttl, allowance: drift.allowance(ttl) });
         }
@@ -90,8 +91,9 @@ impl Terms {
         self.ttl().saturating_sub(self.allowance())
     }
 
-    const fn allowance(&self) -> Duration {
-        Duration::from_nanos(self.allowance_ns)
+    fn allowance(&self) -> Duration {
+        let fixed = Duration::from_nanos(self.drift_fixed_ns);
+        Drift { ppm: self.drift_ppm, fixed }.allowance(self.ttl())
     }
 }
 
