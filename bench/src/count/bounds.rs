@@ -31,6 +31,6 @@ pub(super) const BOUNDS: &[Bound] = &[
     Bound::new(Commands, "callers", "classic", 1, 2.6),
     Bound::new(Commands, "callers", "classic", 3, 3.6),
     // Of the heap of the client.
-    Bound::new(Bytes, "held", "default", 3, 680.0),
-    Bound::new(Bytes, "waiters", "default", 3, 1_400.0),
+    Bound::new(Bytes, "held", "default", 3, 740.0),
+    Bound::new(Bytes, "waiters", "default", 3, 1_500.0),
 ];
