@@ -58,11 +58,11 @@ impl Client {
     ///
     /// It asks no node before [`LockList::next_page`] or [`LockList::all`] is called.
     ///
-    /// A lock that is held the whole time is listed at least once. There is one exception for single
-    /// pages, but not for [`LockList::all`]: a lock is missing if a node that was listed without it
-    /// stores it again before the page on which another node lists it. A lock that is acquired or
-    /// released meanwhile may be listed, missing, or listed on two pages. Only the length of a
-    /// queue is reported: [`inspect`](Self::inspect) reports who waits.
+    /// A lock that is held the whole time is listed at least once. There is one exception, for
+    /// single pages but not for [`LockList::all`]: a lock is missing if a node that was listed
+    /// without it stores it again before the page on which another node lists it. A lock that is
+    /// acquired or released meanwhile may be listed, missing, or listed on two pages. Only the
+    /// length of a queue is reported: [`inspect`](Self::inspect) reports who waits.
     ///
     /// Nodes cannot list the locks of classic mode and of other libraries, except those that a
     /// client in the default mode waits for or held within the last day.

@@ -55,7 +55,7 @@ impl Watchdog {
         }
         for settled in settled {
             match settled.outcome {
-                // It was reported when the vote timeout passed.
+                // It was reported when the vote timeout passed, or its lease has ended.
                 Outcome::Unsure if is_overdue => self.retry_soon(settled, now),
                 _ => self.apply(settled, sent_at, now),
             }

@@ -303,16 +303,16 @@ impl Outbox {
         self.has_work
     }
 
-    /// Whether the server has enough to do for the time of two round trips. The driver handles the
-    /// next answer before that, and then takes all waiting requests together, so nobody needs to
-    /// wake it. One round trip would suffice if both threads ran as soon as they could.
+    /// Whether the server has enough to do until requests that are sent with its next answer reach
+    /// it. The driver takes all of them together when it handles that answer, so nobody needs to
+    /// wake it.
     fn is_supplied(&self, distance: Duration) -> bool {
         let written = self.unanswered.len().saturating_sub(self.gathered);
         let calls = self.unanswered.iter().take(written).map(|it| {
             let entries = it.request.command.entries().len();
             CALL_TIME + ENTRY_TIME * u32::try_from(entries).unwrap_or(u32::MAX)
         });
-        let mut left = distance.saturating_mul(2);
+        let mut left = distance.saturating_add(WAKE_TIME);
         // The first ones usually suffice.
         written > WRITE_NOW_MAX
             && calls.into_iter().any(|call| {
@@ -372,8 +372,8 @@ impl Outbox {
             bytes.append(&mut self.bytes);
             self.bytes = bytes;
         }
-        // A caller that left work in the meantime could not wake the driver. An answer may come too
-        // late for a distant server.
+        // A caller that left work in the meantime could not wake the driver. The next answer of
+        // a distant server may be far away.
         let is_work_due = self.has_work && !self.is_supplied(distance);
         is_work_due || !self.bytes.is_empty() || self.is_unflushed
     }
@@ -445,6 +445,9 @@ const WRITE_NOW_MAX: usize = 2;
 /// those of the default mode. Less than that would leave it idle, more would make batches smaller.
 const CALL_TIME: Duration = Duration::from_micros(8);
 const ENTRY_TIME: Duration = Duration::from_micros(3);
+
+/// About how long it takes until the threads of both sides run after something has arrived.
+const WAKE_TIME: Duration = Duration::from_micros(80);
 
 /// A caller that finds a whole batch waiting writes it, although the link is busy: waking the
 /// driver would cost a switch to another thread.

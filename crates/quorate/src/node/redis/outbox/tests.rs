@@ -1,3 +1,5 @@
+//! When callers write, and when the driver is woken.
+
 use quorate_core::name::Name;
 
 use super::*;
@@ -47,13 +49,27 @@ fn driver_is_not_woken_before_the_next_answer_of_a_near_server() {
     let mut outbox = Outbox::new("quorate:".into(), Moment::ZERO);
     open(&mut outbox);
     outbox.driver = Some(Waker::noop().clone());
-    (0..3).for_each(|_| push(&mut outbox));
-    let mut writing = outbox.take_to_write().expect("there are three");
-    assert!(outbox.leave_work(1), "three answers are due");
+    (0..16).for_each(|_| push(&mut outbox));
+    let mut writing = outbox.take_to_write().expect("there are some");
+    assert!(outbox.leave_work(1), "answers are due");
     assert!(writing.poll(&mut Context::from_waker(Waker::noop())).is_ready());
     assert!(!outbox.give_back(writing, Duration::ZERO), "the driver takes it with an answer");
     assert!(matches!(outbox.flush(Duration::ZERO), Flush::Done));
     assert!(matches!(outbox.flush(DISTANT), Flush::Wake(_)), "the server would wait");
+}
+
+/// A few callers with single commands.
+#[test]
+fn driver_is_woken_for_a_server_with_little_to_do() {
+    let mut outbox = Outbox::new("quorate:".into(), Moment::ZERO);
+    open(&mut outbox);
+    outbox.driver = Some(Waker::noop().clone());
+    (0..4).for_each(|_| push(&mut outbox));
+    let mut writing = outbox.take_to_write().expect("there are four");
+    assert!(writing.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert!(!outbox.give_back(writing, Duration::ZERO), "nothing waits");
+    assert!(outbox.leave_work(1), "four answers are due");
+    assert!(matches!(outbox.flush(Duration::ZERO), Flush::Wake(_)));
 }
 
 #[test]
